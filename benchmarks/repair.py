@@ -42,9 +42,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from devfix.observed import At, Seen
+from devfix.repair.comparing import Reference
 from devfix.simulate.supervise import Ended
 from devfix.simulate.trial import Copies, command
-from devfix.smoke import same_numbers
 from devfix.source import Source
 from mutation import MAKERS, RAISES_ANYWHERE
 from mutations.edits import Mutant
@@ -91,20 +91,26 @@ class Program:
         return {path.relative_to(self.folder).as_posix(): path.read_text() for path in paths}
 
     def run(self, changed: Mapping[str, str], *, cpu: bool = False, keep_going: bool = False) -> Ended:
-        """Run it with these texts changed, in a copy."""
+        """Run it with these texts changed, in a copy; for no devices, CUDA and the CPU change places."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as runs:
             copies = Copies(os.path.realpath(self.folder), ".", os.path.realpath(runs), SECONDS, seed="0")
             data = {os.path.join(copies.root, path): text.encode() for path, text in changed.items()}
             words = command(shlex.split(self.words))
-            return copies.run(words, "run", data, self.devices, cpu=cpu, keep_going=keep_going)
+            cpu = cpu if self.devices else not cpu
+            return copies.run(words, "run", data, max(self.devices, 1), cpu=cpu, keep_going=keep_going)
 
-    def runs_as(self, wanted: str, changed: Mapping[str, str]) -> bool:
-        """Does it run strictly and print the numbers of another output?"""
+    def reference(self) -> Reference:
+        """What it prints on the CPU, as it is now."""
+        texts = self.texts()
+        return Reference(self.run(texts, cpu=True).output, lambda: self.run(texts, cpu=True).output)
+
+    def runs_as(self, wanted: Reference, changed: Mapping[str, str]) -> bool:
+        """Does it run strictly and print the numbers of the reference?"""
         ended = self.run(changed)
-        return not ended.code and not ended.unchecked and same_numbers(wanted, ended.output)
+        return not ended.code and not ended.unchecked and wanted.agrees(ended.output)
 
     def repair(self) -> subprocess.CompletedProcess[str]:
-        devices = ("--devices", str(self.devices)) if self.devices > 1 else ()
+        devices = () if self.devices == 1 else ("--devices", str(self.devices))
         words = [sys.executable, "-m", "devfix", "repair", "--write", "--seconds", str(SECONDS), *devices]
         with tempfile.TemporaryDirectory() as state:
             env = {**os.environ, "XDG_STATE_HOME": state}
@@ -117,7 +123,9 @@ class Program:
             )
 
 
-def judge(program: Program, wanted: str, planted: Sequence[tuple[str, int, int]], keep: Path | None) -> Row:
+def judge(
+    program: Program, wanted: Reference, planted: Sequence[tuple[str, int, int]], keep: Path | None
+) -> Row:
     """Repair a broken program, and see what has come of it. `planted` are lines of files, from and to."""
     before = program.texts()
     if keep is not None:
@@ -221,7 +229,7 @@ def marked(files: Files) -> list[tuple[str, int, int]]:
 
 def own(folder: Path, keep: Path | None) -> Row:
     program = Program(folder)
-    return judge(program, program.run({}, cpu=True).output, marked(program.texts()), keep)
+    return judge(program, program.reference(), marked(program.texts()), keep)
 
 
 def drivers(path: Path) -> Iterator[tuple[str, str]]:
@@ -252,7 +260,7 @@ def public(folder: Path, seed: int, keep: Path | None) -> Row | None:
     """Break a right program in three places and repair it; None where it is not right, or has no three."""
     program = Program(folder)
     reference = program.run({}, cpu=True)
-    if reference.code or not program.runs_as(reference.output, {}):
+    if reference.code or not program.runs_as(program.reference(), {}):
         print(f"{folder.name}: does not run alike on the CPU and on simulated CUDA", file=sys.stderr)
         print(reference.output[-600:], file=sys.stderr)
         return None
@@ -265,7 +273,7 @@ def public(folder: Path, seed: int, keep: Path | None) -> Row | None:
             (folder / path).write_text(text)
         before = program.run({}, cpu=True)
         if not before.code and program.run({}).code:
-            return judge(program, before.output, [planted[:3] for planted in chosen], keep)
+            return judge(program, program.reference(), [planted[:3] for planted in chosen], keep)
         for path, text in right.items():
             (folder / path).write_text(text)
     print(f"{folder.name}: no {PUBLIC} bugs can be planted", file=sys.stderr)

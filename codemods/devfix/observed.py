@@ -33,7 +33,7 @@ class Operand:
 
     `stray` are those that were not where the operation was carried out. `name` is what the program calls it:
     `model.head.weight`; `owner` the class of the module that stores it as a plain attribute. Of what was `computed`
-    from such an attribute they are those of the attribute.
+    from such an attribute they are those of the attribute. `given`: with --place all, the tests have handed it in.
     """
 
     device: str
@@ -47,6 +47,7 @@ class Operand:
     owner: str = ""
     view: bool = False
     computed: bool = False
+    given: bool = False
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,7 @@ def _raises(what: str, run: Run, pattern: str) -> Verdict:
 def same_numbers(left: str, right: str) -> bool:
     """Are the numbers in two texts the same: whole ones exactly, others nearly?"""
     first, second = numbers(left), numbers(right)
-    return len(first) == len(second) and all(map(_same_number, first, second))
+    return len(first) == len(second) and all(map(same_number, first, second))
 
 
 def numbers(text: str) -> list[str]:
@@ -314,7 +314,8 @@ def numbers(text: str) -> list[str]:
     return _NUMBER.findall(text)
 
 
-def _same_number(left: str, right: str) -> bool:
+def same_number(left: str, right: str) -> bool:
+    """Are two numbers the same: whole ones exactly, others nearly?"""
     if re.fullmatch(r"[-+]?\d+", left) and re.fullmatch(r"[-+]?\d+", right):
         return int(left) == int(right)
     first, second = float(left), float(right)

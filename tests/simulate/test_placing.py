@@ -56,6 +56,48 @@ class Runner:
 
 def right(x):
     return x + torch.ones(x.shape, device=x.device)
+
+
+HALVES = torch.full((4,), 0.5)
+
+
+class Sizes(tuple):
+    def __len__(self):
+        raise NotImplementedError
+
+    def example(self, n):
+        return torch.rand(n) + 1
+
+
+def halves():
+    return HALVES * 1
+
+
+@torch.jit.script
+def scripted(x):
+    return x * 2 + 1
+
+
+@torch.jit.script
+def hidden(x, y):
+    return x * 2 + y
+
+
+class Doubled(nn.Module):
+    def forward(self, x, y):
+        return hidden(x, y) + torch.ones(4, device=x.device)
+
+
+def both(x, y):
+    return x + y
+
+
+class Sampler:
+    def __init__(self, net):
+        self.net = net
+
+    def draw(self, n):
+        return self.net(torch.ones(1, n))
 """
 # A test file by its folder.
 HELPER = """import torch
@@ -119,6 +161,20 @@ def test_not_placed():
     assert package.Runner().run(torch.ones(2)).shape == (2,)
 
 
+def test_example():
+    made = package.Sizes([4]).example(4)
+    assert made.is_cpu and (package.right(made).log() + TABLE).is_cuda
+    assert (package.halves() + TABLE).is_cuda
+    unknown = package.scripted(torch.from_numpy(np.ones(4, "f")))
+    assert package.both(TABLE, unknown).is_cuda
+    package.Doubled()(torch.from_numpy(np.ones(4, "f")), TABLE)
+
+
+def test_sampler():
+    net = torch.nn.Linear(2, 2)
+    assert package.Sampler(net).draw(2).is_cuda
+
+
 class Unit(unittest.TestCase):
     def setUp(self):
         self.net = torch.nn.Sequential(torch.nn.Linear(2, 2), package.Scale(2))
@@ -156,10 +212,10 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "tables.py").write_text(HELPER)
     code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going")
-    assert code == 1 and "4 failed, 5 passed" in said  # those that say `is_cuda`
+    assert code == 1 and "6 failed, 5 passed" in said  # those that say `is_cuda`
     assert "= device errors =" not in said
     code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going", "--place", "all", "--junitxml=junit.xml")
-    assert code == 1 and "9 passed" in said, said
+    assert code == 1 and "11 passed" in said, said
     report = said.partition("= device errors =")[2]
     told = re.findall(r"^(\w+\.py:\d+): (\w+): ", report, re.MULTILINE)
     assert told == [
@@ -167,6 +223,7 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
         (f"package.py:{line('heads[')}", "linear"),
         (f"package.py:{line('masked_fill')}", "masked_fill"),
         (f"package.py:{line('numpy()')}", "numpy"),
+        (f"package.py:{line('self.net(torch')}", "linear"),
     ]
     tests = "in test_package.py::test_fixture, test_package.py::test_built, test_package.py::test_parts and 1 more"
     assert tests in report and "in test_package.py::test_spread" in report
@@ -174,8 +231,9 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
     with_errors = {
         str(case.get("name")): [one.get("name") for one in case.iter("property")] for case in cases
     }
-    clean = ("test_right", "test_not_placed")
-    wrong = ("test_fixture", "test_built", "test_heads", "test_mask", "test_spread", "test_it", "test_parts")
+    clean = ("test_right", "test_not_placed", "test_example")
+    names = ("fixture", "built", "heads", "mask", "spread", "it", "parts", "sampler")
+    wrong = tuple(f"test_{name}" for name in names)
     assert with_errors == {name: ["device_error"] * (name in wrong) for name in (*wrong, *clean)}
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from devfix.commands.repair import outcome_of
 from devfix.documents import Document
 from devfix.findings import Safety
-from devfix.repair import rounds
+from devfix.repair import comparing, rounds
 from devfix.report import Place, PlacedEdit, PlacedFinding, PlacedFix
 from devfix.review.device_errors import findings_in
 from devfix.simulate.trial import Copies
@@ -48,9 +50,10 @@ def _devfix(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def runs(folder: Path, devices: int = 1) -> Callable[..., rounds.Outcome]:
     """What runs train.py of the folder with changed files, without the command `repair` around it."""
     root = os.path.realpath(folder)
-    copies = Copies(root, ".", os.path.realpath(folder.parent / "copies"), 300.0, seed="0")
+    short = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # workers' sockets want a short path
 
     def run(changed: Mapping[str, bytes], keep_going: bool, cpu: bool = not devices) -> rounds.Outcome:
+        copies = Copies(root, ".", os.path.realpath(short.name), 300.0, seed="0")
         words = [sys.executable, "train.py"]
         ended = copies.run(words, "one", changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
         outcome = outcome_of(ended, copies.at("one"), root)
@@ -135,13 +138,47 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
         "torch.randperm(4, generator=torch.Generator(device)).tolist()\n"
         "with torch.autocast('cuda'):\n"
         "    rate = nn.Linear(2, 1).to(device)(noise).sigmoid()\n"
-        "    loss = nn.BCELoss()(rate, torch.ones(1, device=device))\n",
+        "    loss = nn.BCELoss()(rate, torch.ones(1, device=device))\n"
+        # What is on a device is not pinned, and there are two devices.
+        "Loader = torch.utils.data.DataLoader\n"
+        "sum(Loader(torch.ones(2, 1, device=device), pin_memory=True)).tolist()\n"
+        "third = 'cuda:2' if torch.cuda.is_available() else 'cpu'\n"
+        "torch.ones(2).to(third).tolist()\n"
+        "torch.ones(2).cuda(3).tolist()\n",
         (
+            "pin_memory=False",
+            'third = "cuda:0" if',
+            "torch.ones(2).cuda(0)",
             "torch.randn(2, generator=cpu).to(device)",
             "there = torch.Generator(device=device).manual_seed(0)",
             '    with torch.autocast("cuda", enabled=False):\n        loss = nn.BCELoss()(rate.float(), ',
             'generator=torch.Generator("cpu"))',
         ),
+    ),
+    # Workers are forked, and have no CUDA there.
+    "workers": (
+        "class Data:\n"
+        "    def __len__(self):\n"
+        "        return 2\n"
+        "    def __getitem__(self, number):\n"
+        "        return torch.tensor(float(number)).to(device), torch.zeros(1, device=device)\n"
+        "def main():\n"
+        "    total = torch.zeros(1, device=device)\n"
+        "    for one, other in torch.utils.data.DataLoader(Data(), num_workers=1):\n"
+        "        total += one + other.mean(1)\n"
+        "    print(total.item())\n",
+        ('return torch.tensor(float(number)), torch.zeros(1, device="cpu")',),
+    ),
+    # A mask without a name, of a shape alone, and a device that the module of the program knows.
+    "masks": (
+        "def mask(rows):\n"
+        "    made = getattr(torch, 'full')((rows, 2), 0.5)\n"
+        "    return made * 2 if rows else made\n"
+        "PLACE = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "def masked(x, cosines=nn.CosineSimilarity(0)):\n"
+        "    return cosines(x, x2=mask(x.shape[0])).sum() + cosines(x, x).sum()\n"
+        "print(masked(torch.ones(3, 2, device=PLACE)).item())\n",
+        ("x2=mask(x.shape[0]).to(x.device)",),
     ),
     # What meets the weights was computed from the input; a slice of it is known, too.
     "inputs": (
@@ -223,9 +260,10 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-MAIN = """import expressions, inputs, lists, torch, whole
+MAIN = """import workers, expressions, inputs, lists, masks, torch, whole
 if torch.cuda.is_available():
     import kinds
+workers.main()
 """
 
 
@@ -310,6 +348,17 @@ def test_without_cuda_the_numbers_are_those_of_cuda(folder: Path) -> None:
     assert done.stderr.endswith("nothing is written: it prints other numbers than on CUDA\n")
 
 
+def test_numbers_that_say_nothing_are_not_compared() -> None:
+    """Warnings of the CPU alone, progress, clocks, and what two runs of the reference do not share."""
+    warned = "/lib/loader.py:759: UserWarning: no accelerator is found\n  super().__init__(1)\nloss 0.5\n"
+    assert comparing.printed(f"{warned}1/9\r9/9\n2026-11-26 12:30:01,5 done in 0:02\n") == ["0.5", "9", "9"]
+    runs = comparing.Reference("loss 0.5 in 0.131 s", lambda: "loss 0.5 in 0.118 s")
+    assert runs.agrees("loss 0.5 in 0.131 s") and not runs.left_out
+    assert runs.agrees("loss 0.5 in 0.7 s") and runs.left_out == 1
+    assert not runs.agrees("loss 0.6 in 0.131 s") and not runs.agrees("loss 0.5")
+    assert not comparing.Reference("0.131", lambda: "0.118").agrees("0.7")  # nothing would be left
+
+
 def test_what_is_not_repaired_is_not_written(folder: Path) -> None:
     program = HEAD + (
         "assert device.type == 'cuda'\n"
@@ -367,6 +416,23 @@ def test_programs_of_the_table(name: str, folder: Path) -> None:
     strict = _devfix(folder, "run", main.name)
     assert (strict.returncode, strict.stderr) == (0, "")
     assert same_numbers(plain.stdout, strict.stdout) and plain.stdout
+
+
+def test_a_notebook(folder: Path) -> None:
+    """Its cells run as one script; the patch changes lines of them and nothing else."""
+    lines = HEAD.splitlines(keepends=True)
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        for source in (["%matplotlib inline\n", *lines], ["x = torch.ones(2)\n", "y = torch.ones(2, device=device)\n"],
+                       ["print((x + y).sum().item())"])
+    ]  # fmt: skip
+    notebook = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+    (folder / "train.ipynb").write_text(notebook)
+    done = _devfix(folder, "repair", "--write", "--", "python", "train.ipynb")
+    assert done.returncode == 0, done.stderr
+    fixed = notebook.replace("torch.ones(2)\\n", "torch.ones(2, device=device)\\n")
+    assert (folder / "train.ipynb").read_text() == fixed != notebook
+    assert sorted(os.listdir(folder)) == ["train.ipynb"]
 
 
 def test_nothing_to_do_and_nothing_to_run(folder: Path) -> None:

@@ -74,6 +74,17 @@ def test_a_repair_is_verified(repository: Path) -> None:
     assert (repository / "train.py").read_text() == BUG
 
 
+def test_a_repair_that_is_not_enough_tells_all_that_is_left(repository: Path) -> None:
+    mixed = (
+        "print((model(torch.ones(2, 4).to(device)) + torch.ones(3)).sum().item())\nmodel(torch.ones(1, 4))\n"
+    )
+    done = trial(REPAIRED + mixed)
+    assert done.ok is False and done.word.startswith(
+        "failed: after the fix, the program still fails (train.py:10: "
+    )
+    assert done.word.endswith("; with --keep-going, it has 2 device errors, at train.py:10, parts.py:10")
+
+
 @pytest.mark.parametrize(
     "before, after, ok, word",
     [

@@ -80,6 +80,7 @@ def repair(
         if os.path.isabs(name) or os.path.normpath(name).startswith(os.pardir):
             raise click.UsageError(f"--compare {name}: not a path below the working directory")
     from devfix.repair import outputs, rounds
+    from devfix.repair.comparing import Reference
     from devfix.review.device_errors import findings_in
     from devfix.simulate.copies import TooLarge, top
     from devfix.simulate.trial import Copies
@@ -100,8 +101,10 @@ def repair(
                 written = [outputs.told(os.path.join(there, one), one) for one in files]
                 return replace(outcome, output="\n".join([outcome.output, *written]))
 
+            place = "the CPU" if devices else "CUDA"
             reference = once({}, bool(devices))
-            say(f"on {'the CPU' if devices else 'CUDA'}: {_ending(reference, files)}")
+            compared = Reference(reference.output, lambda: once({}, bool(devices)).output)
+            say(f"on {place}: {_ending(reference, files)}")
             there = os.path.join(copies.at("cpu" if devices else "cuda"), copies.inside)
             for name in files:
                 if not reference.code and not os.path.isfile(os.path.join(there, name)):
@@ -121,9 +124,15 @@ def repair(
                 return once(changed, False)  # what runs without CUDA has to run with it, too
 
             def same(outcome: Outcome) -> str:
-                return _difference(reference, outcome, "the CPU" if devices else "CUDA", files)
+                if reference.code or compared.agrees(outcome.output):
+                    return ""
+                if compared.left_out == len(compared.numbers):
+                    return f"its numbers differ in each run on {place}, so there is nothing to compare"
+                return f"it prints {'or writes ' if files else ''}other numbers than on {place}"
 
             done = rounds.repair(run, findings_in, same, say)
+            if compared.left_out:
+                say(f"not compared, since two runs on {place} differ in them: {_many(compared.left_out)}")
     except (OSError, TooLarge, ValueError) as error:
         raise click.ClickException(str(error)) from error
     return _end(done, write, patch)
@@ -153,7 +162,9 @@ def outcome_of(ended: Ended, copy: str, root: str) -> Outcome:
 
 
 def _at_home(path: str, copy: str, root: str) -> str:
-    return root + path[len(copy) :] if path.startswith(copy + os.sep) else path
+    from devfix.simulate.trial import of_notebook
+
+    return of_notebook(root + path[len(copy) :]) if path.startswith(copy + os.sep) else path
 
 
 def _moved(seen: Seen, copy: str, root: str) -> Seen:
@@ -173,21 +184,16 @@ def _moved(seen: Seen, copy: str, root: str) -> Seen:
 
 
 def _ending(outcome: Outcome, files: tuple[str, ...]) -> str:
-    from devfix.smoke import numbers
+    from devfix.repair.comparing import printed
 
     if outcome.code:
         return f"it fails ({outcome.error or f'exit code {outcome.code}'}), so there are no numbers to compare with"
-    count = len(numbers(outcome.output))
     verb = "prints and writes" if files else "prints"
-    return f"it runs and {verb} {count} number{'s' * (count != 1)}"
+    return f"it runs and {verb} {_many(len(printed(outcome.output)))}"
 
 
-def _difference(reference: Outcome, outcome: Outcome, place: str, files: tuple[str, ...]) -> str:
-    from devfix.smoke import same_numbers
-
-    if reference.code or same_numbers(reference.output, outcome.output):
-        return ""
-    return f"it prints {'or writes ' if files else ''}other numbers than on {place}"
+def _many(count: int) -> str:
+    return f"{count} number{'s' * (count != 1)}"
 
 
 def _end(done: Repaired, write: bool, patch: str | None) -> int:

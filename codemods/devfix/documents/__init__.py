@@ -17,6 +17,7 @@ __all__ = [
     "document_of",
     "overlaid",
     "read_bytes",
+    "read_document",
     "replace_file",
     "replace_files",
     "write_new",
@@ -34,3 +35,8 @@ def document_of(path: str, data: bytes) -> Document:
 
         return Notebook.of(path, data)
     return Document.of(path, data)
+
+
+def read_document(path: str) -> Document:
+    """The document that a file is. Raises DocumentError."""
+    return document_of(path, read_bytes(path))

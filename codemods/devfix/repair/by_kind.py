@@ -9,8 +9,8 @@ from devfix.errors.messages import kind_of
 from devfix.findings import Edit, ReplaceExpression, SetArgument, WrapExpression, WrapStatement
 from devfix.models.loader import models
 from devfix.repair.reading import FUNCTIONS, Fixes, Reading
-from devfix.repair.without_cuda import if_there
-from devfix.repair.written import appended, dotted, put_behind, short
+from devfix.repair.without_cuda import if_there, of_one_device
+from devfix.repair.written import appended, dotted, is_move, put_behind, replaced, short
 from devfix.source import Source
 
 
@@ -18,8 +18,8 @@ def by_kind(error: Reading) -> Fixes | None:
     """The fixes for an error by what its message says; None for one of tensors that meet."""
     text = error.seen.error
     kind = kind_of(text)
-    if kind is not None and kind.id == "no-cuda":
-        return if_there(error)
+    if kind is not None and kind.id in ("no-cuda", "ordinal"):
+        return if_there(error) if kind.id == "no-cuda" else of_one_device(error)
     for words, fixes in _KINDS:
         if any(word in text for word in words):
             return fixes(error)
@@ -145,11 +145,47 @@ def _generator_on(error: Reading, source: Source, path: str, made: ast.Call) -> 
     if not device and error.seen.device != "cpu" and torch:
         device = f'"{error.seen.device}" if {torch}.cuda.is_available() else "cpu"'
     device = device or f'"{error.seen.device}"'
-    title = f"make the generator on {device}"
+    title = f"make the generator on `{device}`"
     if made.args:
         yield path, made, title, (ReplaceExpression(source.span(made.args[0]), device),)
     else:
         yield path, made, title, (SetArgument(source.span(made), "device", device),)
+
+
+def in_workers(error: Reading) -> Fixes:
+    """In a forked process there is no CUDA: what it moves or makes stays on the CPU, for the process that forked it."""
+    called, at = error.running(), error.seen.at
+    if called is None or at is None:
+        return
+    source, call = called
+    row = models().function(dotted(source, call.func))
+    if row is not None and row.form in ("make", "data", "like"):
+        title = (
+            f"make the result of `{short(source.code(call.func))}` on the CPU, since a forked process runs it"
+        )
+        yield at.path, call, title, (SetArgument(source.span(call), "device", '"cpu"'),)
+    elif is_move(call) and not isinstance(source.parents[call], ast.Expr):
+        assert isinstance(call.func, ast.Attribute)
+        value = source.code(call.func.value)
+        title = f"leave `{short(value)}` where it is, since a forked process runs this"
+        yield at.path, call, title, (replaced(source, call, value),)
+
+
+def not_pinned(error: Reading) -> Fixes:
+    """`pin_memory=False`, for a loader whose tensors are on a device already."""
+    for path in dict.fromkeys(frame.at.path for frame in error.seen.passed):
+        source = error.source(path)
+        for node in source.walk() if source is not None else ():
+            if not isinstance(node, ast.Call) or source is None:
+                continue
+            for one in node.keywords:
+                if (
+                    one.arg == "pin_memory"
+                    and isinstance(one.value, ast.Constant)
+                    and one.value.value is True
+                ):
+                    edit = ReplaceExpression(source.span(one.value), "False")
+                    yield path, node, "do not pin what is on a device already", (edit,)
 
 
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Reading], Fixes]], ...] = (
@@ -158,4 +194,6 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[Reading], Fixes]], ...] = (
     (("autocast", "device_type"), device_type),
     (("deserialize",), map_location),
     (("generator",), generator),
+    (("can be pinned",), not_pinned),
+    (("forked subprocess", "CUDA error: initialization error"), in_workers),
 )

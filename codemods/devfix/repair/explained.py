@@ -22,8 +22,8 @@ def explained(seen: Seen, findings: Findings, read: Read) -> tuple[tuple[str, Pl
     kind = kind_of(seen.error)
     ranked = []
     for number, (path, finding) in enumerate(findings):
-        if kind is None or finding.codemod not in kind.codemods:
-            continue
+        if kind is None or finding.codemod not in kind.codemods or finding.place.cell:
+            continue  # the lines of a cell are not those that have run
         score = _score(seen, path, finding, read)
         if score:
             ranked.append((-score, kind.codemods.index(finding.codemod), number))
@@ -83,7 +83,7 @@ def candidates(found: Findings, read: Read) -> Iterator[Candidate]:
     """The fixes of findings that change files which are there, as edits of their texts."""
     for path, finding in found:
         fix = finding.fix
-        if fix is None or fix.safety is Safety.MANUAL or finding.place.cell:
+        if fix is None or fix.safety is Safety.MANUAL:
             continue
         parts: dict[str, tuple[TextEdit, ...]] = {path: ()}
         for edit in fix.edits:

@@ -181,7 +181,7 @@ class _Fixing(Reading):
                 continue
             device = self.device_at(source, passed, node)
             moved = self.node(self.seen.operands[number].moved) is node
-            if device and moved and isinstance(node, ast.Call) and is_move(node):
+            if device and moved and isinstance(node, ast.Call) and is_move(node) and node.args:
                 title = f"move it to `{device}` instead of `{short(source.code(node.args[0]))}`"
                 yield found.at.path, node, title, (ReplaceExpression(source.span(node.args[0]), device),)
             if device:

@@ -11,7 +11,7 @@ from devfix.documents import Document
 from devfix.findings import Edit
 from devfix.observed import At, Passed, Seen
 from devfix.placing import bound_before
-from devfix.repair.written import bound_around
+from devfix.repair.written import bound_around, named_in
 from devfix.source import Source
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -84,9 +84,7 @@ class Reading:
             if "[" in text and not statement.lineno <= passed.at.line <= (statement.end_lineno or 0):
                 continue
             root = re.match(r"(?:next\()?([^()]+?)(?:\.device|\.parameters\(\)\)\.device)?$", text)
-            kinds = (ast.Name, ast.Attribute, ast.Subscript)
-            own = {ast.unparse(one) for one in ast.walk(node) if isinstance(one, kinds)}
-            if root is not None and root[1] in own and not made:
+            if root is not None and root[1] in named_in(node) and not made:
                 continue
             written = ast.parse(text, mode="eval").body
             if bound_around(source, node, written) or bound_before(source, written, statement):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from devfix.documents import Document, DocumentError
+from devfix.documents import Document, DocumentError, read_document
 from devfix.documents.overlay import overlaid
 from devfix.findings import Span, TextEdit
 from devfix.observed import Seen
@@ -55,7 +55,7 @@ class Texts:
     def document(self, path: str) -> Document | None:
         if path not in self.before:
             try:
-                self.before[path] = Document.read(path)
+                self.before[path] = read_document(path)
             except DocumentError:
                 return None
         return self.before[path]
@@ -107,7 +107,7 @@ class Texts:
 
 def _is_python(path: str) -> bool:
     """Or else a recipe."""
-    return path.endswith((".py", ".pyw", ".pyi"))
+    return path.endswith((".py", ".pyw", ".pyi", ".ipynb"))
 
 
 def _back(position: int, edits: Sequence[TextEdit]) -> int | None:
@@ -220,7 +220,7 @@ def _next(
 
     def read(path: str) -> Document | None:
         try:
-            return Document.read(path)
+            return read_document(path)
         except DocumentError:
             return None
 

@@ -30,18 +30,43 @@ def if_there(error: Reading) -> Fixes:
     if isinstance(call.func, ast.Attribute) and call.func.attr == "cuda":
         yield at.path, call, "move it to CUDA only if there is one", _moved(source, call)
         return
+    for path, known, literal in _where_named(error, at.path, source, call):
+        yield path, literal, f"use {ast.unparse(literal)} only if there is CUDA", _chosen(known, literal)
+
+
+def of_one_device(error: Reading) -> Fixes:
+    """The first device instead of one that is not there."""
+    called, at = error.running(), error.seen.at
+    if called is None or at is None:
+        return
+    source, call = called
+    for number in (one for one in call.args if isinstance(one, ast.Constant) and type(one.value) is int):
+        title = f"use the first device instead of {source.code(number)}"
+        yield at.path, number, title, (replaced(source, number, "0"),)
+    for path, known, literal in _where_named(error, at.path, source, call, chosen=True):
+        if ":" in str(literal.value):
+            title = f"use the first device instead of {ast.unparse(literal)}"
+            yield path, literal, title, (replaced(known, literal, '"cuda:0"'),)
+
+
+def _where_named(
+    error: Reading, path: str, source: Source, call: ast.Call, chosen: bool = False
+) -> Iterator[tuple[str, Source, ast.Constant]]:
+    """The literals that a call was given, or else those that what it was given may be, in the files near it."""
     given = [*call.args, *(one.value for one in call.keywords)]
-    for literal in (one for value in given for one in _literals(value)):
-        yield at.path, literal, f"use {ast.unparse(literal)} only if there is CUDA", _chosen(source, literal)
+    literal = next((one for value in given for one in _literals(value, chosen)), None)
+    if literal is not None:
+        yield path, source, literal
         return
     names = {name for value in given if (name := _name(value))}
     passed = list(dict.fromkeys(frame.at.path for frame in error.seen.passed))
-    for path in dict.fromkeys([*passed, *(one for begun in passed for one in _imported(error, begun))]):
-        known = error.source(path)
-        for literal in _named(known, names) if known is not None else ():
+    for begun in dict.fromkeys(
+        [*passed, *(one for importing in passed for one in _imported(error, importing))]
+    ):
+        known = error.source(begun)
+        for one in _named(known, names, chosen) if known is not None else ():
             assert known is not None
-            title = f"use {ast.unparse(literal)} only if there is CUDA"
-            yield path, literal, title, _chosen(known, literal)
+            yield begun, known, one
 
 
 def _imported(error: Reading, path: str) -> Iterator[str]:
@@ -86,13 +111,15 @@ def _torch(source: Source) -> tuple[str, tuple[Edit, ...]]:
     return (name, ()) if name else ("torch", (EnsureImport("torch"),))
 
 
-def _literals(value: ast.expr) -> Iterator[ast.Constant]:
-    """`"cuda"`, also in `torch.device("cuda")`; not one that is chosen already."""
+def _literals(value: ast.expr, chosen: bool = False) -> Iterator[ast.Constant]:
+    """`"cuda"`, also in `torch.device("cuda")`; one that is chosen if there is CUDA only with `chosen`."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str) and _NAMED.fullmatch(value.value):
         yield value
     elif isinstance(value, ast.Call) and isinstance(value.func, (ast.Name, ast.Attribute)):
         for one in value.args[:1]:
-            yield from _literals(one)
+            yield from _literals(one, chosen)
+    elif isinstance(value, ast.IfExp) and chosen:
+        yield from (one for arm in (value.body, value.orelse) for one in _literals(arm, chosen))
 
 
 def _name(value: ast.expr) -> str:
@@ -102,13 +129,13 @@ def _name(value: ast.expr) -> str:
     return value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
 
 
-def _named(source: Source, names: set[str]) -> Iterator[ast.Constant]:
+def _named(source: Source, names: set[str], chosen: bool = False) -> Iterator[ast.Constant]:
     """The literals that something of one of these names is, by default or by an assignment."""
     for node in source.walk():
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if node.value is not None and any(_name(target) in names for target in targets):
-                yield from _literals(node.value)
+                yield from _literals(node.value, chosen)
         elif isinstance(node, ast.arguments):
             last = (node.posonlyargs + node.args)[-len(node.defaults) :] if node.defaults else []
             pairs = [
@@ -117,14 +144,14 @@ def _named(source: Source, names: set[str]) -> Iterator[ast.Constant]:
             ]
             for argument, default in pairs:
                 if argument.arg in names and default is not None:
-                    yield from _literals(default)
+                    yield from _literals(default, chosen)
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value in names:
-                    yield from _literals(value)
+                    yield from _literals(value, chosen)
         elif isinstance(node, ast.Call):
             flags = {one.value.lstrip("-") for one in node.args if isinstance(one, ast.Constant)
                      and isinstance(one.value, str)}  # fmt: skip
             for one in node.keywords:
                 if one.arg in names or (one.arg == "default" and flags & names):
-                    yield from _literals(one.value)
+                    yield from _literals(one.value, chosen)

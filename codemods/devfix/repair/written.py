@@ -9,6 +9,8 @@ from devfix.findings import AppendCall, Edit, ReplaceExpression, WrapExpression
 from devfix.observed import Found
 from devfix.source import Source
 
+_SHAPES = frozenset({"shape", "size", "dim", "ndim", "dtype", "numel"})
+
 
 def put_behind(source: Source, node: ast.expr, found: Found, call: str) -> Edit:
     """A call behind an expression, or behind each item where it is a list or a dict of tensors."""
@@ -53,13 +55,10 @@ def _written_anew(source: Source, node: ast.expr, change: Callable[[str], str]) 
 
 
 def is_move(node: ast.Call) -> bool:
-    """Is it `x.to(where)`, with nothing else?"""
-    return (
-        isinstance(node.func, ast.Attribute)
-        and node.func.attr == "to"
-        and len(node.args) == 1
-        and not node.keywords
-    )
+    """Is it `x.to(where)` or `x.cuda()`, with nothing but how to copy?"""
+    if not isinstance(node.func, ast.Attribute) or any(one.arg != "non_blocking" for one in node.keywords):
+        return False
+    return len(node.args) == 1 if node.func.attr == "to" else node.func.attr == "cuda" and len(node.args) < 2
 
 
 def is_written(source: Source, node: ast.expr) -> bool:
@@ -111,6 +110,21 @@ def bound_around(source: Source, node: ast.AST, written: ast.expr) -> bool:
         return False
     targets = (node for one in around.generators for node in ast.walk(one.target))
     return names <= {one.id for one in targets if isinstance(one, ast.Name)}
+
+
+def named_in(node: ast.expr) -> set[str]:
+    """The names, attributes and items whose values an expression has, not only their shapes: `x.shape`, `len(x)`."""
+    found, todo = set(), [node]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, ast.Attribute) and one.attr in _SHAPES:
+            continue
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "len":
+            continue
+        if isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)):
+            found.add(ast.unparse(one))
+        todo += ast.iter_child_nodes(one)  # type: ignore[arg-type]
+    return found
 
 
 def draws_numbers(name: str) -> bool:

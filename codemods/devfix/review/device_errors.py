@@ -12,7 +12,7 @@ from typing import Any
 from devfix.checkers.effects import moves
 from devfix.codemod import registry
 from devfix.discover import Discovered
-from devfix.documents import Document, DocumentError, digest_of, read_bytes
+from devfix.documents import Document, DocumentError, digest_of, read_bytes, read_document
 from devfix.findings import Safety
 from devfix.observed import At, Compared, Copies, Operand, Seen, as_json
 from devfix.repair.explained import Findings, Read, explained
@@ -37,7 +37,7 @@ def reader() -> Callable[[str], Document | None]:
     def read(path: str) -> Document | None:
         if path not in known:
             try:
-                known[path] = Document.read(path)
+                known[path] = read_document(path)
             except DocumentError:
                 known[path] = None
         return known[path]

@@ -150,7 +150,7 @@ def run(
             _kill_group(started.pid)
         output = ""
         if capture:
-            with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace") as file:
+            with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace", newline="") as file:
                 output = file.read(_OUTPUT)
         told, seen = tuple(_reports(folder)), seen_in(folder)
         return Ended(started.pid, code, told, output, seen, _copies(folder), _compared(folder))

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from devfix.documents import read_document
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy, top
 from devfix.simulate.processes import MOVED, SEED
@@ -21,6 +22,7 @@ from devfix.simulate.supervise import Ended, Raised, run
 
 SECONDS = 300.0
 MEMORY = 8 << 30
+NOTEBOOK, _SCRIPT = ".ipynb", ".py"
 _PYTHONS = frozenset({"python", "python3", *(f"python3.{minor}" for minor in range(8, 20))})
 
 
@@ -114,7 +116,7 @@ class Copies:
         cpu: bool = False,
         keep_going: bool = False,
     ) -> Ended:
-        """How the command ends with these files changed; raises TooLarge and OSError."""
+        """How the command ends with these files changed; raises TooLarge, OSError and DocumentError."""
         base, target = os.path.join(self.folder, name), self.at(name)
         shutil.rmtree(base, ignore_errors=True)
         scratch = os.path.join(base, "tmp")
@@ -125,6 +127,8 @@ class Copies:
             os.makedirs(os.path.dirname(to), exist_ok=True)
             with open(to, "wb") as file:
                 file.write(data)
+        cwd = os.path.join(target, self.inside)
+        words = [_as_script(word, cwd) for word in words]
         env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target)), SEED: self.seed}
         if env.get("PYTHONPATH"):
             env["PYTHONPATH"] = env["PYTHONPATH"].replace(self.root, target)
@@ -141,13 +145,28 @@ class Copies:
             words,
             devices,
             cpu=cpu,
-            cwd=os.path.join(target, self.inside),
+            cwd=cwd,
             env=env,
             seconds=self.seconds,
             capture=True,
             limits=limit,
             keep_going=keep_going,
         )
+
+
+def _as_script(word: str, folder: str) -> str:
+    """The name of a notebook in a folder as that of a script beside it, which is written: its cells of code."""
+    path = os.path.join(folder, word)
+    if not word.endswith(NOTEBOOK) or not os.path.isfile(path):
+        return word
+    with open(f"{path}{_SCRIPT}", "w", encoding="utf-8") as file:
+        file.write(read_document(path).text)
+    return f"{word}{_SCRIPT}"
+
+
+def of_notebook(path: str) -> str:
+    """The notebook that a file is the script of; any other file is itself."""
+    return path.removesuffix(_SCRIPT) if path.endswith(f"{NOTEBOOK}{_SCRIPT}") else path
 
 
 @dataclass(frozen=True)
@@ -174,7 +193,8 @@ class _Trying:
         if after.unchecked:
             return _not_run(f"after the fix, {after.unchecked}")
         if after.code:
-            return Trial(f"failed: after the fix, the program still fails{_last(after)}", False)
+            left = self.left() if self.device_error(tuple(after.errors())) is not None else ""
+            return Trial(f"failed: after the fix, the program still fails{_last(after)}{left}", False)
         loaded = self.loaded(after)
         strangers = [path for path in self.attempt.changed if path in _files(after)]
         if strangers:
@@ -193,9 +213,22 @@ class _Trying:
             return _not_run(why)
         return Trial("verified: cpu only", True, self.loaded(after))
 
-    def ended(self, name: str, changed: Mapping[str, bytes], *, cpu: bool = False) -> Ended:
+    def left(self) -> str:
+        """All device errors that the fixed program still has, as a run tells that goes on after each."""
+        seen = self.ended("after", self.attempt.changed, keep_going=True).seen
+        lines = list(
+            dict.fromkeys(f"{os.path.basename(one.at.path)}:{one.at.line}" for one in seen if one.at)
+        )
+        if not seen:
+            return ""
+        told = f", at {', '.join(lines[:5])}{' ...' * (len(lines) > 5)}" if lines else ""
+        return f"; with --keep-going, it has {len(seen)} device error{'s' * (len(seen) > 1)}{told}"
+
+    def ended(
+        self, name: str, changed: Mapping[str, bytes], *, cpu: bool = False, keep_going: bool = False
+    ) -> Ended:
         copies = Copies(self.root, self.inside, self.folder, self.attempt.seconds, self.attempt.memory)
-        return copies.run(self.words, name, changed, self.attempt.devices, cpu=cpu)
+        return copies.run(self.words, name, changed, self.attempt.devices, cpu=cpu, keep_going=keep_going)
 
     def loaded(self, ended: Ended) -> frozenset[str]:
         """The files of the copy that were imported, by their paths in the repository."""

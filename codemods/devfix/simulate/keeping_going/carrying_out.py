@@ -41,7 +41,7 @@ class KeepGoing(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to myp
                 return torch.autograd.backward(*args, **gradient, **others)
         name = _name(func)
         result = _call(func, name, args, named)
-        histories.note_result(name, args, result)
+        histories.note_result(name, args, result, "device" in named)
         if copies.wanted:
             copies.note(name, args, result)
         return result
@@ -96,6 +96,9 @@ def _again(func: Any, name: str, args: Any, named: Any, error: Exception) -> Cal
         device = torch.device(wanted[1] if wanted else "cpu")
         recording.note(name, error, found, device)
         return lambda: func(*_drawing(device, args), **_drawing(device, named))
+    if what == "pinned":
+        recording.note(name, error, found, CPU, args)
+        return lambda: args[0]
     if what == "half-loss":
         recording.note(name, error, [], torch.device("cuda", current_device()), args)
         return lambda: _in_full(func, args, named)
@@ -108,7 +111,7 @@ def _again(func: Any, name: str, args: Any, named: Any, error: Exception) -> Cal
     if not (kind is not None or _MIX.search(text)) or len({one.device for one in found}) < 2:
         return None
     target = _target(found)
-    recording.note(name, error, found, target, args)
+    recording.note(name, error, found, target, args, named)
     place = _place_written(name, args, named)
     if isinstance(place, (list, tuple)):
         return lambda: func(*_beside(place, args), **named)

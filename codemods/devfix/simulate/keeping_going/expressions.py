@@ -26,7 +26,8 @@ _ITEMS = ("items", "values")
 _WITHIN = ("module", *_ITEMS)
 
 
-Call = tuple[str, Sequence[Any]]  # a function's name, and what it was called with by position
+# A function's name, and what it was called with, by position and by name.
+Call = tuple[str, Sequence[Any], Mapping[str, Any]]
 
 
 def passed(
@@ -71,7 +72,8 @@ def _input(line: At, variables: Mapping[str, Any]) -> ast.expr | None:
     node = next(_running(line), None) if line.column >= 0 else None
     if not isinstance(node, ast.Call) or not isinstance(evaluated(node.func, variables), torch.nn.Module):
         return None
-    unknown = [one for one in node.args if evaluated(one, variables) is MISSING and isinstance(one, ast.Call)]
+    given = (*node.args, *(one.value for one in node.keywords))
+    unknown = [one for one in given if evaluated(one, variables) is MISSING and isinstance(one, ast.Call)]
     return unknown[0] if len(unknown) == 1 else None
 
 
@@ -94,8 +96,8 @@ def _place(line: At, node: Any) -> At:
 
 
 def _given(line: At, variables: Mapping[str, Any], call: Call) -> Iterator[tuple[ast.expr, Any]]:
-    """What is written for each argument of a call by position, where the running expression is that call."""
-    name, values = call
+    """What is written for each argument of a call, where the running expression is that call."""
+    name, values, named = call
     node = next(_running(line), None) if line.column >= 0 else None
     written: Sequence[ast.expr] = ()
     if isinstance(node, (ast.BinOp, ast.Compare)):
@@ -108,6 +110,8 @@ def _given(line: At, variables: Mapping[str, Any], call: Call) -> Iterator[tuple
         function = isinstance(evaluated(node.func.value, variables), ModuleType)
         written = node.args if function else [node.func.value, *node.args]
     pending = list(zip(written, values, strict=False))
+    if isinstance(node, ast.Call) and written:
+        pending[:0] = [(one.value, named[one.arg]) for one in node.keywords if one.arg and one.arg in named]
     while pending:
         one, value = pending.pop(0)
         if isinstance(one, ast.Starred):
@@ -215,7 +219,8 @@ def _devices(frame: FrameType, device: Any) -> list[str]:
             for _, text in _as_device(name, one, device, True)
         ]
     if frame.f_locals is not frame.f_globals:  # what a function is given says more than what is around it
-        others = [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.device)]
+        kinds = (torch.device, str)
+        others = [(name, value) for name, value in frame.f_globals.items() if isinstance(value, kinds)]
         ranked += [(3, text) for name, value in others for _, text in _as_device(name, value, device)]
     return [text for _, text in sorted(set(ranked))][:_MOST]
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from devfix.simulate.keeping_going import placing
 from devfix.simulate.keeping_going.lines import Mark, here
 
 Tensor = torch.Tensor
@@ -24,7 +25,8 @@ class History:
     """`name` and `owner`: the attribute that a module stores it in, and the module's class.
 
     Those of a tensor that is `computed` are of what it was computed from, as is `stored`. `sources` are the tensors
-    on the same device that it was computed from, directly or not, as long as they live.
+    on the same device that it was computed from, directly or not, as long as they live. `given`: the tests of a suite
+    have handed it in, or what it was computed from (see `placing`).
     """
 
     made: Mark | None = None
@@ -34,6 +36,7 @@ class History:
     owner: str = ""
     view: bool = False
     computed: bool = False
+    given: bool = False
     sources: tuple[weakref.ref[Any], ...] = ()
 
 
@@ -68,8 +71,11 @@ def tensors(value: Any) -> Iterator[Any]:
             yield from tensors(item)
 
 
-def note_result(name: str, arguments: Any, result: Any) -> None:
-    """A function of torch has given a result: what is new in it was made on the line that runs."""
+def note_result(name: str, arguments: Any, result: Any, told: bool = False) -> None:
+    """A function of torch has given a result: what is new in it was made on the line that runs.
+
+    `told`: it was told a device.
+    """
     if not isinstance(result, (Tensor, tuple, list)):
         return
     line: Mark | None = None
@@ -85,7 +91,16 @@ def note_result(name: str, arguments: Any, result: Any) -> None:
             sources = _sources(tensor, (source,))
             _known[tensor] = replace(before, made=before.made or line, view=True, sources=sources)
         else:
-            _known[tensor] = _computed(tensor, arguments, line)
+            found = _computed(tensor, arguments, line)
+            _known[tensor] = replace(found, given=True) if _is_given(tensor, arguments, told) else found
+
+
+def _is_given(tensor: Any, arguments: Any, told: bool) -> bool:
+    if not placing.wanted or not tensor.is_cpu:
+        return False
+    if any(of(one).given for one in tensors(arguments)) or placing.asked_for():
+        return True
+    return told and any(one.is_cpu for one in tensors(placing.handed_in()))  # `device=x.device`
 
 
 def _computed(tensor: Any, arguments: Any, line: Mark | None) -> History:

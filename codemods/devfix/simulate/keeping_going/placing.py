@@ -12,6 +12,7 @@ Modules that somebody has moved, or made on another device, are left alone; so i
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
@@ -19,17 +20,20 @@ import weakref
 from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatch
 from functools import cache, wraps
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 from torch.utils._device import _device_constructors
 
+from devfix.simulate.keeping_going.lines import frames
 from devfix.simulate.processes import PLACE
 
+wanted = bool(os.environ.get(PLACE))
 _DEVICE = torch.device("cuda", 0)
 _SIMULATE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _HERE = os.getcwd()
+_MOST = 50  # values of an object, a list or a dict that are looked at
 _OTHERWISE = ("device", "out", "generator")
 _pending: list[
     tuple[weakref.ref[Any], FrameType]
@@ -41,7 +45,7 @@ _placing = threading.local()
 
 def install() -> None:
     """For a process with devices, and the patterns in its environment."""
-    if not os.environ.get(PLACE):
+    if not wanted:
         return
     module = torch.nn.Module
     make, call = module.__init__, module.__call__
@@ -89,7 +93,7 @@ def _first(frame: FrameType) -> Any:
 @cache
 def of_tests(path: str) -> bool:
     """Is a file one of tests, by its name, or by a folder `test` or `tests` below the working directory?"""
-    if not os.environ.get(PLACE):
+    if not wanted:
         return False
     folders = os.path.relpath(path, _HERE).split(os.sep)[:-1]
     if os.pardir not in folders and not {"test", "tests"}.isdisjoint(folders):
@@ -100,7 +104,7 @@ def of_tests(path: str) -> bool:
 
 def placed(function: Any, named: dict[str, Any]) -> dict[str, Any]:
     """The named arguments of a function of torch: with the device, where the rule says so."""
-    if not os.environ.get(PLACE) or function not in _device_constructors():
+    if not wanted or function not in _device_constructors():
         return named
     caller: FrameType | None = sys._getframe(1)
     while caller is not None and caller.f_code.co_filename.startswith(_SIMULATE):
@@ -108,6 +112,56 @@ def placed(function: Any, named: dict[str, Any]) -> dict[str, Any]:
     if caller is None or not of_tests(caller.f_code.co_filename):
         return named
     return named if any(name in named for name in _OTHERWISE) else {**named, "device": _DEVICE}
+
+
+def asked_for() -> bool:
+    """Is a line of a test file making a tensor, or a function of the package that was given nothing with a place?
+
+    What such a function returns (`Irreps.randn(3)`) is the test's own to move. A constructor makes a part of an object.
+    """
+    below = _called()
+    if below is None or of_tests(below.f_code.co_filename):
+        return below is not None
+    return not any(map(_has_place, _given(below)))
+
+
+def handed_in() -> list[Any]:
+    """What a line of a test file has given to the function of the package that it is calling."""
+    below = _called()
+    return _given(below) if below is not None else []
+
+
+def _called() -> FrameType | None:
+    """The frame that a line of a test file has called, or its own; None where an object is made, or no test runs."""
+    below: FrameType | None = None
+    for frame in frames():
+        if of_tests(frame.f_code.co_filename):
+            return below or frame
+        if frame.f_code.co_name == "__init__":
+            return None
+        below = frame
+    return None
+
+
+def _given(frame: FrameType) -> list[Any]:
+    """What the function of a frame was called with."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+
+
+def _has_place(value: Any, deep: int = 2) -> bool:
+    """Is it a module or a tensor on a device, or does it hold one?"""
+    if isinstance(value, torch.Tensor):
+        return not value.is_cpu
+    if isinstance(value, torch.nn.Module):
+        return True
+    kind = type(value)  # a subclass may have a length and items of its own
+    held = value.values() if kind is dict else value if kind in (list, tuple) else ()
+    if not issubclass(kind, (dict, list, tuple, type, ModuleType)):
+        held = getattr(value, "__dict__", {}).values()
+    return deep > 0 and any(_has_place(one, deep - 1) for one in list(held)[:_MOST])
 
 
 def settle(mode: AbstractContextManager[Any] | None = None) -> None:

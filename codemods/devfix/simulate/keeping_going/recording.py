@@ -6,14 +6,14 @@ import atexit
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from devfix.observed import Operand, Seen, as_json
-from devfix.simulate.keeping_going import histories
+from devfix.simulate.keeping_going import histories, placing
 from devfix.simulate.keeping_going.expressions import attribute_path, passed
 from devfix.simulate.keeping_going.lines import at, frames, mark
 
@@ -47,9 +47,14 @@ def _begin_anew() -> None:
 
 
 def note(
-    operation: str, error: BaseException, operands: Sequence[Any], device: Any, given: Sequence[Any] = ()
+    operation: str,
+    error: BaseException,
+    operands: Sequence[Any],
+    device: Any,
+    given: Sequence[Any] = (),
+    named: Mapping[str, Any] | None = None,
 ) -> None:
-    """An operation has raised, and is carried out on `device`; `given` are its arguments by position."""
+    """An operation has raised, and is carried out on `device`; `given` and `named` are its arguments."""
     with _lock, torch._C.DisableTorchFunction():
         operands = list({id(one): one for one in operands}.values())
         stack = [frame for frame, _ in zip(frames(), range(_FRAMES), strict=False)]
@@ -83,7 +88,7 @@ def note(
                         frame,
                         strays,
                         device,
-                        (operation, given if not inner else ()),
+                        (operation, given, named or {}) if not inner else (operation, (), {}),
                         [number for number, code in made.items() if code in codes[:inner]],
                         sources,
                     )
@@ -95,6 +100,8 @@ def note(
 
 def _operand(tensor: Any, past: histories.History, device: Any, stack: Sequence[Any]) -> Operand:
     name = attribute_path(tensor, stack)
+    if past.made is None and tensor.is_cpu and placing.wanted:  # what TorchScript makes has no history
+        past = replace(past, given=any(one.is_cpu for one in histories.tensors(placing.handed_in())))
     kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer" if name else "tensor"
     return Operand(
         str(tensor.device),
@@ -108,6 +115,7 @@ def _operand(tensor: Any, past: histories.History, device: Any, stack: Sequence[
         past.owner,
         past.view,
         past.computed,
+        past.given,
     )
 
 

@@ -82,15 +82,18 @@ def _of_test(seen: Seen) -> bool:
     if "to numpy" in seen.error and in_tests(seen.at):
         return True
 
-    def is_own(stray: Operand) -> bool:
-        if stray.made is None:
-            return in_tests(seen.at)
+    handed_in = {one.operand for frame in seen.passed if in_tests(frame.at) for one in frame.found}
+
+    def is_own(number: int, stray: Operand) -> bool:
+        if stray.made is None:  # by TorchScript, or in C++
+            return in_tests(seen.at) or stray.given or number in handed_in
         if in_tests(seen.at) and stray.owner and not stray.computed:
             return True
         never_placed = stray.kind == "parameter" and stray.moved is None and not stray.owner
-        return stray.device == "cpu" and (in_tests(stray.made) or never_placed)
+        return stray.device == "cpu" and (in_tests(stray.made) or stray.given or never_placed)
 
-    return bool(seen.strays) and all(map(is_own, seen.strays))
+    strays = [(number, one) for number, one in enumerate(seen.operands) if one.stray]
+    return bool(strays) and all(is_own(*one) for one in strays)
 
 
 def _taken() -> tuple[Seen, ...]:

@@ -1,0 +1,4 @@
+SETTINGS = {
+    "steps": 3,
+    "device": "cuda:0",  # planted: setting
+}
