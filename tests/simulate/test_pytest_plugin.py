@@ -31,11 +31,11 @@ def test_expected():
     torch.ones(2, device="cuda") + torch.ones(2)
 
 def test_limit():
-    torch.cuda.CUDAGraph()
+    torch.cuda.CUDAGraph().debug_dump("")
 
 @pytest.fixture
 def limited():
-    return torch.cuda.CUDAGraph()
+    return torch.cuda.CUDAGraph().debug_dump("")
 
 def test_limit_of_a_fixture(limited):
     pass
@@ -271,18 +271,18 @@ import unittest, torch
 
 class Refused(unittest.TestCase):
     def test_plain(self):
-        torch.cuda.CUDAGraph()
+        torch.cuda.CUDAGraph().debug_dump("")
     def test_subtests(self):
         for number in range(2):
             with self.subTest(number=number):
                 if number:
-                    torch.cuda.CUDAGraph()
+                    torch.cuda.CUDAGraph().debug_dump("")
     def test_device_bug(self):
         torch.ones(2, device="cuda") + torch.ones(2)
 
 def documented():
     """
-    >>> graph = torch.cuda.CUDAGraph()
+    >>> graph = torch.cuda.CUDAGraph().debug_dump("")
     """
 
 def documented_bug():

@@ -106,6 +106,9 @@ def _event_functions() -> dict[str, Any]:
         "queryEvent": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(lambda *arguments: True),
         "synchronizeEvent": ctypes.CFUNCTYPE(None, pointer, pointer)(nothing),
         "queryStream": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(lambda *arguments: True),
+        "isStreamCapturing": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(
+            lambda *arguments: machine.capture is not None
+        ),
         "synchronizeStream": ctypes.CFUNCTYPE(None, pointer, pointer)(nothing),
         "recordDataPtrOnStream": ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(nothing),
         "synchronizeDevice": ctypes.CFUNCTYPE(None, pointer, int8)(nothing),

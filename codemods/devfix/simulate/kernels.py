@@ -7,9 +7,8 @@ registers for the CUDA dispatch key gets a kernel from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from devfix.simulate.device_checks import (
     check_wrapper,
     tensors,
 )
+from devfix.simulate.generators import bring_up, numbers_of
 from devfix.simulate.machine import check_process, current_device, machine, stats, synchronizes
 from devfix.simulate.native_functions import NativeFunction
 
@@ -46,21 +46,27 @@ _VIEWS = frozenset(
     )
 )
 _OWN_NUMBERS = frozenset({"native_dropout"})  # draw from the device's generator, and take none
-_WAITS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "is_nonzero", "equal"})
+_WAITS = frozenset(
+    {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "is_nonzero", "equal", "bincount"}
+    | {"unique_dim", "unique_consecutive", "index"}
+)
 _BELOW_AUTOCAST = torch._C.DispatchKeySet(Key.AutocastCPU)
 _COMPOSITE = object()  # verdict of a device check: run the composite kernel instead
 
 
-def natively(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel must not see torch function modes, such as a default device, nor autocast of the CPU."""
+def natively(kernel: Callable[..., Any], operation: Any) -> Callable[..., Any]:
+    """The kernel of an operation, as it is registered.
 
-    @wraps(kernel)
+    It must not see torch function modes, such as a default device, nor autocast of the CPU.
+    """
+
     def inner(*arguments: Any, **named: Any) -> Any:
         with torch._C.DisableTorchFunction():
+            run = kernel if machine.capture is None else partial(machine.capture.call, kernel, operation)
             if not torch.is_autocast_enabled("cpu"):
-                return kernel(*arguments, **named)
+                return run(*arguments, **named)
             with torch._C._ExcludeDispatchKeyGuard(_BELOW_AUTOCAST):
-                return kernel(*arguments, **named)
+                return run(*arguments, **named)
 
     return inner
 
@@ -76,7 +82,7 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
     full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
     view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     if full not in _VIEWS and not view:
-        return natively(_Kernel(operation, function, full).run)
+        return natively(_Kernel(operation, function, full).run, operation)
     if not has_kernel(operation, "CPU"):
         return None
     run = operation._op_dk
@@ -87,26 +93,8 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
     return view_kernel
 
 
-def _seed(generator: Any) -> None:
-    """Bring the CPU generator beneath a cuda one to where that stands."""
-    if machine.comparable:
-        return
-    torch._C.Generator.manual_seed(generator, machine.generators[generator._cdata].next())
-
-
-@contextmanager
-def _numbers_of(index: int) -> Iterator[None]:
-    """A CPU kernel that takes no generator draws from that of a device."""
-    if machine.comparable:
-        yield
-        return
-    default = torch.default_generator
-    before = default.get_state()
-    default.manual_seed(machine.generators[machine.default_generators[index]._cdata].next())
-    try:
-        yield
-    finally:
-        default.set_state(before)
+def _has_mask(indices: Any) -> bool:
+    return any(index.dtype in (torch.bool, torch.uint8) for index in tensors(indices))
 
 
 class _Lowering:
@@ -146,7 +134,7 @@ def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Ca
     cpu = key.replace("CUDA", "CPU")
     kernel = _Kernel(operation, function, "", function.sparse_method(key))
     if function.dispatch.get(cpu) != function.dispatch[key]:
-        return natively(kernel.run)
+        return natively(kernel.run, operation)
     run, cpu_key = operation._op_dk, getattr(Key, cpu)
 
     def shared(*arguments: Any, **named: Any) -> Any:
@@ -155,7 +143,7 @@ def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Ca
             check_wrapper(kernel.order, kernel._bind(arguments, named), kernel.method)
         return run(cpu_key, *arguments, **named)
 
-    return natively(shared)
+    return natively(shared, operation)
 
 
 class _Kernel:
@@ -215,7 +203,7 @@ class _Kernel:
         stats.kernels += 1
         if machine.bad_fork:
             check_process()
-        if machine.sync_debug and self.waits:
+        if self.waits and (self.name != "index" or _has_mask(arguments[1])):
             synchronizes()
         lowering = _Lowering()
         call = self.operation
@@ -251,7 +239,7 @@ class _Kernel:
         if self.outputs:
             return self._run_out(call, arguments, named, lowered, lowered_named)
         if self.own_numbers:
-            with _numbers_of(index):
+            with numbers_of(index):
                 result = self._compute(call, lowered, lowered_named)
         else:
             result = self._compute(call, lowered, lowered_named)
@@ -334,12 +322,12 @@ class _Kernel:
             generator = lowered[at] if len(lowered) > at else None
         if generator is not None:
             check_generator(generator, "cuda")
-            _seed(generator)
+            bring_up(generator)
             return
         if machine.comparable:
             return
         generator = machine.default_generators[index]
-        _seed(generator)
+        bring_up(generator)
         if at is None:
             named["generator"] = generator
             return

@@ -46,6 +46,7 @@ class Machine:
     generators: dict[int, Numbers] = field(default_factory=dict)  # by GeneratorImpl* of a cuda generator
     comparable: bool = False  # random numbers of devices come from the CPU's generator, as on the CPU
     pinned: dict[int, int] = field(default_factory=dict)  # address of pinned memory -> bytes
+    capture: Any = None  # graphs.Capture, while a CUDA graph is captured
     # Of a run that goes on after device errors (`keeping_going`): may a kernel go on, and with which generator?
     carry_on: Callable[[str, Exception, Sequence[Any]], bool] | None = None
     other_generator: Callable[[str, Exception, Any, Any], Any] | None = None
@@ -98,8 +99,15 @@ def check_process() -> None:
         raise cuda_error(3, "initialization error")
 
 
+def not_capturing() -> None:
+    """Raise what CUDA raises while a graph is captured."""
+    if machine.capture is not None:
+        machine.capture.refuse()
+
+
 def synchronizes() -> None:
     """Something waits for the device: what torch.cuda.set_sync_debug_mode asks to hear of."""
+    not_capturing()
     if machine.sync_debug == 2:
         raise RuntimeError("called a synchronizing CUDA operation")
     if machine.sync_debug == 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import devices, generators, parallel, streams, tensor_types
+from devfix.simulate import devices, generators, graphs, parallel, streams, tensor_types
 from devfix.simulate.ending import without_own
 from devfix.simulate.notes import note
 
@@ -16,6 +16,7 @@ from devfix.simulate.notes import note
 def install() -> None:
     devices.install()
     streams.install()
+    graphs.install()
     generators.install()
     tensor_types.install()
     parallel.install()

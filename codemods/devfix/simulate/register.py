@@ -11,7 +11,7 @@ from devfix.simulate import native_functions
 from devfix.simulate.device_checks import has_old_wording
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
-from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel
+from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel, natively
 from devfix.simulate.machine import machine
 from devfix.simulate.native_functions import NativeFunction
 from devfix.simulate.special_kernels import special_kernels
@@ -29,16 +29,19 @@ def install() -> tuple[str, ...]:
     missing = []
     functions = native_functions.load()
     for full, function in functions.items():
-        kernel = special.get(full)
+        by_hand = special.get(full)
         if full in ("_pin_memory", "is_pinned") and not function.cuda:
             continue  # an affair of the hooks, since torch 2.5
-        if kernel is None and not function.cuda:
+        if by_hand is None and not function.cuda:
             continue
         packet = getattr(torch.ops.aten, function.name, None)
         operation = getattr(packet, function.overload or "default", None)
-        if kernel is None and operation is not None and _runs_on_cpu(operation):
+        kernel = None
+        if operation is not None and by_hand is not None:
+            kernel = natively(by_hand, operation)
+        elif operation is not None and _runs_on_cpu(operation):
             kernel = make_kernel(operation, function)
-        if kernel is None or operation is None:
+        if kernel is None:
             missing.append(full)
             continue
         try:

@@ -10,7 +10,7 @@ import torch
 from devfix.simulate import determinism, dtypes, memory
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias, to_cuda
 from devfix.simulate.device_checks import iterator_error, tensors, wrapper_error
-from devfix.simulate.kernels import CPU, Key, natively
+from devfix.simulate.kernels import CPU, Key
 from devfix.simulate.machine import (
     check_fork,
     check_ordinal,
@@ -40,7 +40,6 @@ def _refuse_pinned(pin_memory: bool | None) -> None:
         raise RuntimeError("Only dense CPU tensors can be pinned")
 
 
-@natively
 def _empty(
     size: Any,
     *,
@@ -57,7 +56,6 @@ def _empty(
     return to_cuda(made, _index(device))
 
 
-@natively
 def _empty_strided(
     size: Any,
     stride: Any,
@@ -73,7 +71,6 @@ def _empty_strided(
     return to_cuda(aten.empty_strided.default(size, stride, dtype=dtype, device=CPU), _index(device))
 
 
-@natively
 def _zero_tensor(
     size: Any,
     *,
@@ -86,12 +83,18 @@ def _zero_tensor(
     return to_cuda(aten.zeros.default(size, dtype=dtype, device=CPU), _index(device))
 
 
-@natively
 def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
     stats.kernels += 1
     check_process()
-    if machine.sync_debug and self.is_cuda != src.is_cuda and not non_blocking:
-        synchronizes()
+    if self.is_cuda != src.is_cuda:
+        host = src if self.is_cuda else self
+        if machine.capture is not None and not host.is_pinned():
+            raise RuntimeError(
+                "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
+                "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
+            )
+        if not non_blocking:
+            synchronizes()
     target = cpu_alias(self) if self.is_cuda else self
     source = cpu_alias(src) if src.is_cuda else src
     if self.is_cuda:
@@ -100,7 +103,6 @@ def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return self
 
 
-@natively
 def _resize(self: Any, size: Any, *, memory_format: Any = None) -> Any:
     if tuple(self.shape) == tuple(size):
         return self
@@ -125,7 +127,6 @@ def _resize(self: Any, size: Any, *, memory_format: Any = None) -> Any:
     return adopt(self, new)
 
 
-@natively
 def _set_empty(self: Any) -> Any:
     return adopt(self, aten.empty.memory_format([0], dtype=self.dtype, device=CPU))
 
@@ -134,7 +135,6 @@ def _record_stream(self: Any, s: Any) -> None:
     return None
 
 
-@natively
 def _pin_memory(self: Any, device: Any = None) -> Any:
     """Up to torch 2.4 pinning is a kernel; tensor_types.py keeps the address of what it gives."""
     return aten.clone.default(self)
@@ -171,7 +171,6 @@ def _never(*arguments: Any, **named: Any) -> bool:
 def _convolution_like(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
-    @natively
     def kernel(*arguments: Any, **named: Any) -> Any:
         check_process()
         found = [tensor for argument in arguments for tensor in tensors(argument)]
@@ -214,7 +213,6 @@ def _check_cudnn(input: Any, weight: Any, bias: Any) -> None:
 def _softmax(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
-    @natively
     def kernel(self: Any, dim: int, half_to_float: bool) -> Any:
         stats.kernels += 1
         tensor = cpu_alias(self)
@@ -230,7 +228,6 @@ def _softmax(name: str) -> Callable[..., Any]:
 def _softmax_backward(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
-    @natively
     def kernel(grad: Any, output: Any, dim: int, input_dtype: Any) -> Any:
         stats.kernels += 1
         if grad.device != output.device:
@@ -248,7 +245,6 @@ def _softmax_backward(name: str) -> Callable[..., Any]:
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
     """An operation of CUDA's, written with CPU operations."""
 
-    @natively
     def kernel(*arguments: Any, **named: Any) -> Any:
         def lower(value: Any) -> Any:
             return cpu_alias(value) if isinstance(value, Tensor) else value
