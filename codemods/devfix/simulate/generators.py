@@ -41,11 +41,11 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
 
     def __new__(cls, device: Any = "cpu") -> Any:
         device = torch.device(device)
-        if device.type not in ("cpu", "cuda"):
+        if device.type not in ("cpu", machine.kind):
             return torch._C.Generator(device)
         self = torch._C.Generator.__new__(cls)
-        if device.type == "cuda":
-            machine.generators[self._cdata] = Numbers(device_index(device))
+        if device.type == machine.kind:
+            machine.generators[self._cdata] = Numbers(device_index(device) if device.type == "cuda" else 0)
         self._device = device
         return self
 
@@ -156,6 +156,8 @@ def install() -> None:
         _refuse_cuda_generator(torch.Tensor, name)
 
     torch.utils.data.dataset.randperm = torch.randperm  # imported there by its name
+    if machine.kind != "cuda":
+        return
 
     def get_state(device: Any = "cuda") -> Any:
         return torch.cuda.default_generators[device_index(device)].get_state()
@@ -176,7 +178,7 @@ def _refuse_cuda_generator(owner: Any, name: str) -> None:
         generator = named.get("generator")
         if generator is not None and generator._cdata in machine.generators:
             if _result_device(owner, arguments, named).type == "cpu":
-                error = RuntimeError("Expected a 'cpu' device type for generator but found 'cuda'")
+                error = RuntimeError(f"Expected a 'cpu' device type for generator but found '{machine.kind}'")
                 if machine.other_generator is None:
                     raise error
                 named["generator"] = machine.other_generator(name, error, generator, torch.device("cpu"))

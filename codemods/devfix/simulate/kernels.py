@@ -19,6 +19,7 @@ from devfix.simulate.device_checks import (
     OWN_CHECKS,
     check_generator,
     check_iterator,
+    check_placeholders,
     check_wrapper,
     tensors,
 )
@@ -107,7 +108,7 @@ class _Lowering:
         self.mixed = False
 
     def tensor(self, tensor: Any) -> Any:
-        if not tensor.is_cuda:
+        if not machine.here(tensor):
             self.mixed = True
             return tensor
         index = tensor.get_device()
@@ -123,7 +124,7 @@ class _Lowering:
         if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
             return [self.tensor(item) if isinstance(item, Tensor) else item for item in value]
         if isinstance(value, torch.device):
-            if value.type == "cuda":
+            if value.type == machine.kind:
                 self.index = current_device() if value.index is None else value.index
             return CPU
         return value
@@ -131,7 +132,7 @@ class _Lowering:
 
 def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Callable[..., Any]:
     """The kernel of an operation for SparseCUDA or SparseCsrCUDA; it must have one for the CPU's key."""
-    cpu = key.replace("CUDA", "CPU")
+    cpu = key.replace(machine.key, "CPU")
     kernel = _Kernel(operation, function, "", function.sparse_method(key))
     if function.dispatch.get(cpu) != function.dispatch[key]:
         return natively(kernel.run, operation)
@@ -185,9 +186,11 @@ class _Kernel:
             not function.device_check
             and not function.structured
             and has_kernel(operation, "CPU")
-            and "CUDA" in function.dispatch
-            and function.dispatch.get("CPU") == function.dispatch["CUDA"]
+            and machine.key in function.dispatch
+            and function.dispatch.get("CPU") == function.dispatch[machine.key]
         )
+        if machine.kind == "mps" and not (self.own_check or self.shared or function.iterates):
+            self.own_check = None if function.delegate else check_placeholders
         self.composite: Any = None
         for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
             if not method and self.composite is None and has_kernel(operation, key):
@@ -321,7 +324,7 @@ class _Kernel:
         else:
             generator = lowered[at] if len(lowered) > at else None
         if generator is not None:
-            check_generator(generator, "cuda")
+            check_generator(generator, machine.kind)
             bring_up(generator)
             return
         if machine.comparable:
@@ -368,7 +371,7 @@ class _Kernel:
                 continue
             if output.layout is not torch.strided:
                 continue
-            if not output.is_cuda:
+            if not machine.here(output):
                 output.resize_(result.shape).copy_(result)
             elif same_shape:
                 cpu_alias(output).copy_(result)

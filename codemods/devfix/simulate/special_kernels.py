@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import determinism, dtypes, memory
+from devfix.simulate import determinism, dtypes, memory, mps
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias, to_cuda
 from devfix.simulate.device_checks import iterator_error, tensors, wrapper_error
 from devfix.simulate.kernels import CPU, Key
@@ -51,7 +51,8 @@ def _empty(
 ) -> Any:
     check_fork()
     _refuse_pinned(pin_memory)
-    memory.check_room(size, dtype)
+    if machine.kind == "cuda":
+        memory.check_room(size, dtype)
     made = aten.empty.memory_format(size, dtype=dtype, device=CPU, memory_format=memory_format)
     return to_cuda(made, _index(device))
 
@@ -67,7 +68,8 @@ def _empty_strided(
 ) -> Any:
     check_fork()
     _refuse_pinned(pin_memory)
-    memory.check_room(size, dtype)
+    if machine.kind == "cuda":
+        memory.check_room(size, dtype)
     return to_cuda(aten.empty_strided.default(size, stride, dtype=dtype, device=CPU), _index(device))
 
 
@@ -86,8 +88,8 @@ def _zero_tensor(
 def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
     stats.kernels += 1
     check_process()
-    if self.is_cuda != src.is_cuda:
-        host = src if self.is_cuda else self
+    if machine.here(self) != machine.here(src):
+        host = src if machine.here(self) else self
         if machine.capture is not None and not host.is_pinned():
             raise RuntimeError(
                 "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
@@ -95,9 +97,9 @@ def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
             )
         if not non_blocking:
             synchronizes()
-    target = cpu_alias(self) if self.is_cuda else self
-    source = cpu_alias(src) if src.is_cuda else src
-    if self.is_cuda:
+    target = cpu_alias(self) if machine.here(self) else self
+    source = cpu_alias(src) if machine.here(src) else src
+    if machine.here(self):
         check_ordinal(self.get_device())
     aten.copy_.default(target, source, False)
     return self
@@ -174,10 +176,11 @@ def _convolution_like(name: str) -> Callable[..., Any]:
     def kernel(*arguments: Any, **named: Any) -> Any:
         check_process()
         found = [tensor for argument in arguments for tensor in tensors(argument)]
-        index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
-        if name == "convolution" and arguments[0].is_cuda:
-            _check_cudnn(*arguments[:3])
-        if any(not tensor.is_cuda or tensor.get_device() != index for tensor in found):
+        index = next(tensor.get_device() for tensor in found if machine.here(tensor))
+        if name == "convolution":
+            check = mps.check_convolution if machine.kind == "mps" else _check_cudnn
+            check(*arguments[:3])
+        if any(not machine.here(tensor) or tensor.get_device() != index for tensor in found):
             stats.mixed += 1
             # CPU input and cuda weight: not cuDNN on a GPU either, so torch's own code speaks.
             return operation._op_dk(Key.CompositeExplicitAutograd, *arguments, **named)
@@ -190,6 +193,8 @@ def _convolution_like(name: str) -> Callable[..., Any]:
 
 def _check_cudnn(input: Any, weight: Any, bias: Any) -> None:
     """A GPU has cuDNN: Convolution.cpp, ConvBackend::Cudnn, check_input_same_type_as_parameters."""
+    if not input.is_cuda:
+        return
     parameters = [(name, t) for name, t in (("weight", weight), ("bias", bias)) if isinstance(t, Tensor)]
     for name, tensor in parameters:
         if tensor.type() != input.type():
@@ -254,7 +259,7 @@ def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
         if function.__name__ in determinism.ALERTS:
             determinism.check(function.__name__, bound)
         found = [t for value in [*arguments, *named.values()] for t in tensors(value)]
-        index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
+        index = next(tensor.get_device() for tensor in found if machine.here(tensor))
         common = found[0].device
         for number, tensor in enumerate(found):
             if tensor.device != common:

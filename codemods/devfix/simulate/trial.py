@@ -140,7 +140,7 @@ class Copies:
         return run(
             words,
             devices,
-            cpu=cpu,
+            device="cpu" if cpu else "cuda",
             cwd=os.path.join(target, self.inside),
             env=env,
             seconds=self.seconds,
