@@ -190,7 +190,7 @@ class _Kernel:
             and function.dispatch.get("CPU") == function.dispatch[machine.key]
         )
         if machine.kind == "mps" and not (self.own_check or self.shared or function.iterates):
-            self.own_check = None if function.delegate else check_placeholders
+            self.own_check = check_placeholders
         self.composite: Any = None
         for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
             if not method and self.composite is None and has_kernel(operation, key):

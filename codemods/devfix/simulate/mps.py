@@ -30,8 +30,14 @@ _DOUBLE = (
     "Please use float32 instead."
 )
 _NO_DTYPE = "Trying to convert {} to the MPS backend but it does not have support for that dtype."
-# MPSFallback.mm: what is done on the CPU without being asked for.
-_ALWAYS = frozenset({"embedding_renorm_", "linalg_svd", "linalg_svd.U", "col2im", "upsample_nearest3d.vec"})
+# MPSFallback.mm: what is done on the CPU without being asked for. Of linalg_svd it is the inner operation here, so that
+# its gradient is torch's.
+_ALWAYS = {
+    "embedding_renorm_": "embedding_renorm_",
+    "col2im": "col2im",
+    "_linalg_svd": "linalg_svd",
+    "_linalg_svd.U": "linalg_svd.U",
+}
 _numbers = itertools.count(1)
 _events: dict[int, float] = {}
 _warned: set[str] = set()
@@ -125,8 +131,7 @@ def _on_the_cpu(operation: Any, full: str, *arguments: Any, **named: Any) -> Any
         )
     from devfix.simulate.kernels import make_kernel
 
-    name = full.removeprefix("aten::")
-    kernel = make_kernel(operation, NativeFunction(name.partition(".")[0], "", "", device_check=False))
+    kernel = make_kernel(operation, NativeFunction(operation.__name__, "", "", device_check=False))
     if kernel is None:
         raise SimulationUnsupported(f"operator {full} has no kernel for the CPU")
     return kernel(*arguments, **named)
@@ -150,11 +155,11 @@ def special_kernels() -> dict[str, Callable[..., Any]]:
 def always_on_the_cpu(functions: Mapping[str, NativeFunction]) -> dict[str, Callable[..., Any]]:
     """Kernels of operations that fall back to the CPU unasked, by name and overload."""
     made: dict[str, Callable[..., Any]] = {}
-    for full in _ALWAYS:
+    for full, name in _ALWAYS.items():
         function = functions.get(full)
         operation = function and getattr(getattr(aten, function.name), function.overload or "default", None)
         if function and operation is not None and not function.there:
-            made[full] = partial(_on_the_cpu, operation, f"aten::{full}")
+            made[full] = partial(_on_the_cpu, operation, f"aten::{name}")
     return made
 
 

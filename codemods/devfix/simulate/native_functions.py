@@ -67,6 +67,7 @@ def load(key: str = "CUDA") -> dict[str, NativeFunction]:
     for function in functions.values():
         origin = functions[function.delegate] if function.delegate else function
         function.there = key in origin.dispatch or key in function.dispatch
+        function.iterates = origin.iterates
         function.structured = function.structured or bool(function.delegate)
         function.device_check = function.device_check and key != "MPS"  # torchgen writes none for it
     return functions
