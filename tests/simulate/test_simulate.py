@@ -139,7 +139,7 @@ def test_cannot_simulate(change: str, reason: str) -> None:
 
 def test_enable_twice() -> None:
     run = simulated("from devfix.simulate import enable\nassert enable(1) == ()\nenable(2)")
-    assert run.error == "CannotSimulate: this process already has 1 simulated devices"
+    assert run.error == "CannotSimulate: this process already has 1 simulated devices (cuda)"
 
 
 PROGRAM = """

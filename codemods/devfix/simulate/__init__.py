@@ -47,9 +47,7 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
     if machine.devices:
         if (machine.devices, machine.kind) == (devices, kind):
             return ()
-        raise CannotSimulate(
-            f"this process already has {machine.devices} simulated devices of {machine.kind}"
-        )
+        raise CannotSimulate(f"this process already has {machine.devices} simulated devices ({machine.kind})")
     import sys
 
     if not sys.platform.startswith("linux"):
@@ -71,7 +69,7 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
 def _install(devices: int, kind: str) -> tuple[str, ...]:
     import torch
 
-    from devfix.simulate import guard, hooks, python_api, register
+    from devfix.simulate import alias, guard, hooks, python_api, register
 
     config = torch._C._show_config()
     torch._C._show_config = lambda: config  # the native one asks the CUDA hooks for a std::string
@@ -86,6 +84,9 @@ def _install(devices: int, kind: str) -> tuple[str, ...]:
         torch.cuda._lazy_init = lambda: None
     missing = register.install()
     python_api.install()
+    placed = alias.to_cuda(torch.ones(1), devices - 1)
+    if (placed.device, float(placed + placed)) != (machine.device(devices - 1), 2.0):
+        raise CannotSimulate(f"a tensor on {kind} is not what it is on the CPU")
     return missing
 
 

@@ -8,6 +8,7 @@ which the kernels below hand the tensors' CPU aliases to.
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from functools import wraps
 from typing import Any
@@ -140,6 +141,14 @@ def _check_for_nccl(tensor: Any) -> None:
         raise TypeError(f"Input tensor data type is not supported for NCCL process group: {kind}")
 
 
+def _replace(dist: Any, name: str, made: Any) -> None:
+    """Put a function in the place of another one of torch.distributed, wherever its modules have imported that."""
+    original = getattr(dist, name)
+    for path, module in list(sys.modules.items()):
+        if path.startswith("torch.distributed") and vars(module).get(name) is original:
+            setattr(module, name, made)
+
+
 def _as_nccl_reduces(dist: Any, name: str) -> None:
     """NCCL has no bitwise operations, and averages whole numbers, which gloo does not."""
     original = getattr(dist, name)
@@ -170,8 +179,7 @@ def _as_nccl_reduces(dist: Any, name: str) -> None:
         result.div_(group.size(), rounding_mode="trunc")
         return work
 
-    setattr(dist, name, reduce)
-    setattr(dist.distributed_c10d, name, reduce)
+    _replace(dist, name, reduce)
 
 
 def _shadow(boxed: Any) -> Any:
@@ -226,8 +234,8 @@ def _install_backends(dist: Any) -> None:
 
         return inner
 
-    dist.init_process_group = c10d.init_process_group = translate(dist.init_process_group, 0)
-    dist.new_group = c10d.new_group = translate(dist.new_group, 2)
+    _replace(dist, "init_process_group", translate(dist.init_process_group, 0))
+    _replace(dist, "new_group", translate(dist.new_group, 2))
     torch._C._nccl_version = lambda: 22703
     torch._C._nccl_version_suffix = lambda: b""
     dist.is_nccl_available = c10d.is_nccl_available = lambda: True
@@ -242,5 +250,6 @@ def _install_backends(dist: Any) -> None:
         _of_nccl.clear()
         original_destroy(group)
 
+    # Inside of torch, groups are those that they are: only the program is told otherwise.
     dist.get_backend = get_backend
-    dist.destroy_process_group = c10d.destroy_process_group = destroy_process_group
+    _replace(dist, "destroy_process_group", destroy_process_group)

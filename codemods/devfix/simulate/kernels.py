@@ -353,7 +353,8 @@ class _Kernel:
             empty = torch.ops.aten.empty.memory_format([0], dtype=named[name].dtype, device=CPU)
             fresh[name] = lowered_named[name] = empty
 
-        for name in self.outputs:
+        single = [name for name in self.outputs if isinstance(named[name], Tensor)]
+        for name in single:
             if named[name].layout is torch.strided and named[name].numel() == 0:
                 renew(name)
         try:
@@ -361,7 +362,7 @@ class _Kernel:
         except RuntimeError as error:
             if "resizable" not in str(error):
                 raise
-            for name in self.outputs:
+            for name in single:
                 renew(name)
             self._compute(call, lowered, lowered_named)
         for name, result in fresh.items():
@@ -377,9 +378,11 @@ class _Kernel:
                 cpu_alias(output).copy_(result)
             else:
                 adopt(output, result)
-        for name in self.outputs:
+        for name in single:
             if named[name].layout is not torch.strided:
                 named[name].copy_(all_to_cuda(lowered_named[name], named[name].get_device()))
+        if not self.returned:
+            return None
         if len(self.outputs) == 1:
             return named[self.outputs[0]]
         return tuple(named[name] for name in self.returned if name is not None)

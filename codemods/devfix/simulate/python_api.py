@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import devices, generators, graphs, mps, parallel, streams, tensor_types
+from devfix.simulate import devices, generators, graphs, mps, parallel, sharing, streams, tensor_types
 from devfix.simulate.ending import without_own
 from devfix.simulate.machine import machine
 from devfix.simulate.notes import note
@@ -31,6 +31,7 @@ def _install_cuda() -> None:
     streams.install()
     graphs.install()
     parallel.install()
+    sharing.install()
     torch.backends.cudnn.is_acceptable = lambda tensor: False
     torch.backends.cudnn.is_available = lambda: True
     torch.backends.cudnn.version = lambda: 91002

@@ -114,7 +114,7 @@ def _install_storage() -> None:
         return self  # memory that is given up early, as FSDP does, may as well be kept
 
     def share(self: Any, *arguments: Any, **named: Any) -> Any:
-        raise SimulationUnsupported("cuda tensors cannot be sent to another process (CUDA IPC)")
+        raise SimulationUnsupported("storages on cuda cannot be sent to another process")
 
     storage.__new__ = staticmethod(new)
     storage.resize_ = resize_
