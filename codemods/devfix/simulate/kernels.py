@@ -52,6 +52,7 @@ _WAITS = frozenset(
     | {"unique_dim", "unique_consecutive", "index"}
 )
 _BELOW_AUTOCAST = torch._C.DispatchKeySet(Key.AutocastCPU)
+_INSIDE = (list, tuple, torch.device)  # what a device may be in, besides tensors
 _COMPOSITE = object()  # verdict of a device check: run the composite kernel instead
 
 
@@ -157,6 +158,7 @@ class _Kernel:
         self.name = schema.name.removeprefix("aten::")
         self.waits = self.name in _WAITS
         self.checks_types = self.name in dtypes.CHECKED
+        self.takes_floats = dtypes.takes_floats(self.name)
         self.alerts = self.name in determinism.ALERTS
         self.own_numbers = self.name in _OWN_NUMBERS
         self.packet = operation.overloadpacket
@@ -174,6 +176,7 @@ class _Kernel:
                     self.written[alias] = argument.name
         self.returned = [self._returned(result) for result in schema.returns]
         self.in_place = bool(self.returned) and None not in self.returned
+        self.gives_first = self.returned == self.names[:1] and not self.outputs
         self.has_generator = "generator" in self.names
         positional = self.has_generator and "generator" not in keyword_only
         self.generator_at = self.names.index("generator") if positional else None
@@ -212,13 +215,17 @@ class _Kernel:
         call = self.operation
         lowered = []
         for value, is_tensor in zip(arguments, self.is_tensor, strict=False):
-            if is_tensor and isinstance(value, _NUMBERS):
+            if isinstance(value, Tensor):
+                lowered.append(lowering.tensor(value))
+            elif is_tensor and isinstance(value, _NUMBERS):
                 # A "wrapped number" arrives as a Python number: let torch pick the Scalar overload.
                 call = self.packet
                 lowered.append(value)
-            else:
+            elif isinstance(value, _INSIDE):
                 lowered.append(lowering.argument(value))
-        lowered_named = {name: lowering.argument(value) for name, value in named.items()}
+            else:
+                lowered.append(value)
+        lowered_named = {name: lowering.argument(value) for name, value in named.items()} if named else {}
         if lowering.mixed:
             stats.mixed += 1
             try:
@@ -232,7 +239,7 @@ class _Kernel:
                     self.name, error, (*arguments, *named.values())
                 ):
                     raise
-        if self.checks_types:
+        if self.checks_types and not (self.takes_floats and arguments and dtypes.is_floating(arguments[0])):
             dtypes.check(self.name, self._bind(arguments, named))
         if self.alerts:
             determinism.check(self.name, self._bind(arguments, named))
@@ -246,6 +253,8 @@ class _Kernel:
                 result = self._compute(call, lowered, lowered_named)
         else:
             result = self._compute(call, lowered, lowered_named)
+        if self.gives_first and arguments and arguments[0].layout is torch.strided:
+            return arguments[0]
         if self.in_place:
             bound = self._bind(arguments, named)
             changed = self._bind(lowered, lowered_named)

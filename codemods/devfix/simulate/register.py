@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import mps, native_functions
+from devfix.simulate import mps, native_functions, recurrent
 from devfix.simulate.device_checks import has_old_wording
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
@@ -55,6 +55,7 @@ def install() -> tuple[str, ...]:
         mps.install_attention()
         _fall_back(own, mps.fallback(functions))
     else:
+        recurrent.install()
         no_cuda = frozenset(
             f"aten::{full}" for full, function in functions.items() if _cpu_only(function.dispatch)
         )
