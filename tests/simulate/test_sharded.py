@@ -58,7 +58,24 @@ assert torch.allclose(model[0].weight.full_tensor(), whole[0].weight, atol=1e-5)
 """
 
 
-@pytest.mark.parametrize("program", [FSDP2, TENSOR_PARALLEL], ids=["fsdp2", "tensor parallel"])
+SYNC_BATCH_NORM = """
+dist.init_process_group("nccl")
+whole = nn.Sequential(nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), nn.ReLU(), nn.Flatten(), nn.Linear(24, 2)).cuda()
+model = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(whole))
+model = nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+one, other = torch.optim.SGD(model.parameters(), 0.1), torch.optim.SGD(whole.parameters(), 0.1)
+x = x.unsqueeze(1)
+for _ in range(3):
+    step(model, one, x[rank * 4 : rank * 4 + 4])
+    step(whole, other, x)
+for one, other in zip(model.module.state_dict().values(), whole.state_dict().values(), strict=True):
+    assert torch.allclose(one, other, atol=1e-5)
+"""
+
+
+@pytest.mark.parametrize(
+    "program", [FSDP2, TENSOR_PARALLEL, SYNC_BATCH_NORM], ids=["fsdp2", "tensor parallel", "sync batch norm"]
+)
 def test_two_processes_train_as_one(program: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(HEAD + program + "dist.destroy_process_group()\nprint('trained')\n")

@@ -53,7 +53,8 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
         pass
 
     def __del__(self) -> None:
-        machine.generators.pop(self._cdata, None)
+        if machine is not None:  # at the end of the process it may be gone
+            machine.generators.pop(self._cdata, None)
 
     def __repr__(self) -> str:
         return f"<torch._C.Generator object at {id(self):#x}>"

@@ -42,6 +42,8 @@ _NAMES = (
     "scatter_",
     "send",
 )
+# NCCL asks only how many numbers these have, gloo for shapes as well.
+_FLAT = frozenset({"c10d::_allgather_base_", "c10d::_reduce_scatter_base_"})
 # What NCCL has a type for (ProcessGroupNCCL.hpp, ncclDataType).
 _NCCL_TYPES = frozenset(
     getattr(torch, name)
@@ -79,6 +81,7 @@ def install() -> None:
 
 def _kernel(operation: Any) -> Any:
     run = operation._op_dk
+    flat = operation.name() in _FLAT
 
     def kernel(*arguments: Any, **named: Any) -> Any:
         group = next((a for a in (*arguments, *named.values()) if _is_group(a)), None)
@@ -95,6 +98,8 @@ def _kernel(operation: Any) -> Any:
                 if nccl:
                     _check_for_nccl(value)
                 alias = cpu_alias(value)
+                if nccl and flat:
+                    alias = alias.view(-1)
                 aliases.append(alias)
                 originals[id(alias)] = value
                 return alias

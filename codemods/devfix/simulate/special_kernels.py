@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import determinism, dtypes, memory, mps
+from devfix.simulate import determinism, dtypes, memory, mps, sync_batch_norm
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias, to_cuda
 from devfix.simulate.device_checks import iterator_error, tensors, wrapper_error
 from devfix.simulate.kernels import CPU, Key
@@ -361,6 +361,7 @@ def special_kernels() -> dict[str, Callable[..., Any]]:
         _fused_dropout,
         _masked_scale,
         histc,
+        *sync_batch_norm.KERNELS,
     )
     return {
         "empty.memory_format": _empty,
