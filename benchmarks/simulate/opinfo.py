@@ -1,8 +1,9 @@
-"""torch's own operator samples (OpInfo) on simulated CUDA beside the CPU: values, gradients, device mixes.
+"""torch's own operator samples (OpInfo) on simulated devices beside the CPU: values, gradients, device mixes.
 
     devfix run --devices 2 benchmarks/simulate/opinfo.py [FILE]
+    devfix run --device mps benchmarks/simulate/opinfo.py [FILE]
 
-`values`: up to four float32 samples of each operator give on cuda:0 what they give on the CPU, and the same
+`values`: up to four float32 samples of each operator give on the first device what they give on the CPU, and the same
 gradient. Random operators are only run. `mixes`: one of two tensors stays on the CPU, both ways. FILE
 gets the counts and every operator that is not as expected.
 """
@@ -18,6 +19,7 @@ warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
 from devfix.simulate import SimulationUnsupported, enabled  # noqa: E402
+from devfix.simulate.machine import machine  # noqa: E402
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten  # noqa: E402
 
@@ -39,6 +41,12 @@ RANDOM = [
     "pca_lowrank",
 ]
 SAMPLES = 4
+LACKS = (
+    "not currently implemented for the MPS device",
+    "MPS framework doesn't support",
+    "to the MPS backend but",
+)
+SAME = "same device", "at least two devices", "Placeholder storage", "but expected on mps"
 
 
 def samples(op, number):
@@ -58,9 +66,9 @@ def samples(op, number):
 
 def on_cuda(value):
     if isinstance(value, torch.Tensor):
-        return value.to("cuda")
+        return value.to(machine.kind)
     named = isinstance(value, torch.device) or (isinstance(value, str) and value == "cpu")
-    return torch.device("cuda:0") if named else value
+    return machine.device(0) if named else value
 
 
 def copied(value):
@@ -110,7 +118,7 @@ def values(op):
         except AssertionError as error:
             return "differs", tell(error)
         except Exception as error:
-            return "error", tell(error)
+            return ("lacks" if any(text in str(error) for text in LACKS) else "error"), tell(error)
     return ("same", "") if checked else ("no sample", "")
 
 
@@ -126,34 +134,36 @@ def mixes(op):
         except Exception:
             continue
         for stays in (places[1], places[0]):
-            moved = [x if i == stays else on_cuda(x) for i, x in enumerate(leaves)]
-            arguments = tree_unflatten(moved, shape)
             try:
+                moved = [x if i == stays else on_cuda(x) for i, x in enumerate(leaves)]
+                arguments = tree_unflatten(moved, shape)
                 op(arguments[0], *arguments[1], **arguments[2])
                 yield "allowed", "the first stays on the CPU" if stays == places[0] else ""
             except SimulationUnsupported as error:
                 yield "refused", tell(error)
             except Exception as error:
                 text = str(error)
-                if "same device" in text or "at least two devices" in text:
+                if any(lacking in text for lacking in LACKS):
+                    yield "lacks", ""
+                elif any(same in text for same in SAME):
                     yield "same-device text", ""
                 else:
                     yield (
-                        ("other device text" if "device" in text or "cuda" in text else "error"),
+                        ("other device text" if "device" in text or machine.kind in text else "error"),
                         tell(error),
                     )
         return
 
 
 def main():
-    assert enabled() == 2, "to be run by `devfix run --devices 2`"
-    lines = [f"# OpInfo of torch {torch.__version__} on simulated CUDA"]
+    assert enabled(), "to be run by `devfix run`"
+    lines = [f"# OpInfo of torch {torch.__version__} on simulated {machine.key}"]
     for name, judge in (("values", lambda op: [values(op)]), ("mixes", mixes)):
         counts, details = collections.Counter(), []
         for op in op_db:
             for kind, why in judge(op) if op.dtypes else ():
                 counts[kind] += 1
-                if kind not in ("same", "same-device text", "no sample"):
+                if kind not in ("same", "same-device text", "no sample", "lacks"):
                     details.append(f"- {kind}: {op.full_name}{': ' + why if why else ''}")
         lines += [
             "",

@@ -87,6 +87,21 @@ TEXTS = [
     ("no-cuda", "RuntimeError: Found no NVIDIA driver on your system."),
     ("no-cuda", "RuntimeError: Cannot access accelerator device when none is available."),
     ("ordinal", "RuntimeError: CUDA error: invalid device ordinal"),
+    ("mixed", "RuntimeError: Tensor for argument weight is on cpu but expected on mps"),
+    (
+        "dtype",
+        "TypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please "
+        "use float32 instead.",
+    ),
+    (
+        "dtype",
+        "TypeError: Trying to convert Float8_e4m3fn to the MPS backend but it does not have support for that dtype.",
+    ),
+    (
+        "operation",
+        "NotImplementedError: The operator 'aten::_linalg_eigh.eigenvalues' is not currently implemented for the MPS "
+        "device. If you want this op to be considered for addition please comment on",
+    ),
     ("pinned", "RuntimeError: cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"),
 ]
 

@@ -46,6 +46,10 @@ def test_of_an_operation(
         ("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!", "`torch.zeros`"),
         ("indices should be either on cpu or on the same device as the indexed tensor (cpu)", "an index"),
         ("Expected a 'cuda' device type for generator but found 'cpu'", "`torch.Generator()`"),
+        ("Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same", "a batch"),
+        ("Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same", "layers in a plain list"),
+        ("Input type (torch.cuda.FloatTensor) and bias type (torch.FloatTensor) should be the same", "layers in a plain list"),
+        ("Input type (MPSFloatType) and weight type (torch.FloatTensor) should be the same", "layers in a plain list"),
         ("can't convert cuda:0 device type tensor to numpy.", "`.numpy()`"),
     ],
 )  # fmt: skip

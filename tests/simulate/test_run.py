@@ -171,10 +171,13 @@ def test_a_crash_is_not_checked(run: Callable[..., Ran]) -> None:
 
 
 def test_limits_are_not_checked(run: Callable[..., Ran]) -> None:
-    ran = run("import torch\ntorch.cuda.CUDAGraph()\n")
+    ran = run("import torch\ntorch.cuda.CUDAGraph().debug_dump('')\n")
     assert ran.code == 2
     assert "devfix: not checked: " in ran.err and "limit of the simulator, not a bug" in ran.err
-    program = "import torch\ntry:\n    torch.cuda.CUDAGraph()\nexcept RuntimeError:\n    print(1)\n"
+    program = (
+        "import torch\ngraph = torch.cuda.CUDAGraph()\n"
+        "try:\n    graph.debug_dump('')\nexcept RuntimeError:\n    print(1)\n"
+    )
     ran = run(program)
     assert (ran.code, ran.out) == (0, "1\n")
     assert ran.err.startswith("devfix: not everything was checked: ")
@@ -196,7 +199,7 @@ def test_refusals_end_the_process(run: Callable[..., Ran], tmp_path: Path) -> No
     )
     ran = run("import torch\nprint('on')\n", PYTHONPATH=str(folder))
     assert (ran.code, ran.out) == (2, "")
-    assert re.search(r"devfix: cannot simulate CUDA devices: torch \S+ is a build for GPUs", ran.err)
+    assert re.search(r"devfix: cannot simulate devices: torch \S+ is a build for GPUs", ran.err)
 
 
 def test_no_such_program(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`devfix run`: a program on simulated CUDA devices, or on the real ones that are there."""
+"""`devfix run`: a program on simulated devices, or on the real ones that are there."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ CANNOT = 2
         "devfix run --keep-going --html errors.html train.py": "show them in the source, in a browser",
         "devfix run --keep-going --format json -o run.json train.py": "save them for `devfix check --observed`",
         "devfix run --devices 2 -m package.train": "run a module, with two devices",
+        "devfix run --device mps train.py": "see whether it would run on a Mac",
     },
     codes={
         0: "the program's own exit code",
@@ -41,6 +42,12 @@ CANNOT = 2
     default=1,
     metavar="N",
     help="The number of CUDA devices (default: 1); 0, with --keep-going only, is a machine without CUDA.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cuda", "mps"]),
+    default="cuda",
+    help="What is simulated: CUDA (the default), or a Mac's GPU.",
 )
 @click.option("--keep-going", is_flag=True, help="Go on after device errors, and list them all at the end.")
 @click.option("--copies", is_flag=True, help="With --keep-going: also list repeated copies between devices.")
@@ -66,6 +73,7 @@ CANNOT = 2
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 def run(
     devices: int,
+    device: str,
     keep_going: bool,
     copies: bool,
     form: str,
@@ -75,7 +83,7 @@ def run(
     program: str,
     arguments: tuple[str, ...],
 ) -> int:
-    """Run a program with CUDA simulated on the CPU.
+    """Run a program with CUDA, or a Mac's GPU, simulated on the CPU.
 
     This runs PROGRAM, which can do whatever you can. With a CPU build of torch, its processes see cuda:0 to
     cuda:N-1, and mixing devices raises the same errors as on CUDA. If there is a real GPU, it runs on that.
@@ -84,6 +92,8 @@ def run(
     """
     if not keep_going and (form != "text" or html or copies or not devices):
         raise click.UsageError("--copies, --format, --html and --devices 0 are for --keep-going")
+    if device == "mps" and devices != 1:
+        raise click.UsageError("a Mac has one device: --devices is for CUDA")
     if output is not None and form == "text":
         raise click.UsageError("--output is for --format json and sarif; the text goes to stderr")
     if html is not None:
@@ -94,7 +104,8 @@ def run(
 
     command = supervise.python([*(["-m"] if module else []), program, *arguments])
     try:
-        ended = supervise.run(command, max(devices, 1), cpu=not devices, keep_going=keep_going, copies=copies)
+        kind = device if devices else "cpu"
+        ended = supervise.run(command, max(devices, 1), device=kind, keep_going=keep_going, copies=copies)
     except OSError as error:
         raise click.ClickException(f"{program} could not be started: {error}") from error
     code = _tell(ended)

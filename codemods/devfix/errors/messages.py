@@ -51,7 +51,7 @@ KINDS = (
         "mixed",
         r"Expected all tensors to be on the same device|"
         r"Expected object of (?:device type|backend) \S{1,99} but got (?:device type|backend)|"
-        r"Tensor for (?:argument #\d+ )?'?\w+'? is on (?:CPU|cpu), but expected|"
+        r"Tensor for (?:argument (?:#\d+ )?)?'?\w+'? is on (?:CPU|cpu),? but expected|"
         r"tensors? to be on the same device|found at least two devices|"
         r"is on cpu, different from other tensors on|mat\d is on cpu|"
         r"Expected tensor .{0,400} to have the same device as|"
@@ -132,6 +132,19 @@ KINDS = (
         r"invalid device ordinal|Invalid device id|device ordinal out of range",
         "a device was named that this machine, or this process, does not have",
         ("one-device", "hard-coded-cuda", "map-location"),
+    ),
+    Kind(
+        "dtype",
+        r"MPS framework doesn't support float64|to the MPS backend but it does not have support for that dtype",
+        "a Mac's GPU has no float64, complex128 or float8: make such a tensor in float32, or keep it on the CPU",
+        (),
+    ),
+    Kind(
+        "operation",
+        r"The operator '\S{1,200}' is not currently implemented for the MPS device",
+        "torch has no kernel of this operation for a Mac's GPU: copy its operands to the CPU, or set "
+        "PYTORCH_ENABLE_MPS_FALLBACK=1",
+        (),
     ),
     Kind(
         "pinned",

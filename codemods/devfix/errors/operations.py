@@ -90,7 +90,6 @@ _TABLE: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "prelu_kernel": ("nn.PReLU", {"weight": ("its weight", _LAYER)}),
 }
 _BY_KIND = {
-    "weight-type": Hint("a convolution or recurrent layer", "the input of the layer", _BATCH),
     "rnn": Hint("a recurrent layer", "the first hidden state", _MADE),
     "index": Hint(
         "indexing", "the index or mask", "an index that was made on a device for a tensor that stayed"
@@ -123,6 +122,8 @@ _BY_KIND = {
 def hint_for(message: str, kind: Kind) -> Hint | None:
     """What to look for behind an error, by its text alone; None where nothing is known of it."""
     text = " ".join(message.split())
+    if kind.id == "weight-type":
+        return _layer(text)
     if kind.id != "mixed":
         return _BY_KIND.get(kind.id)
     found = _METHOD.search(text)
@@ -143,6 +144,18 @@ def hint_for(message: str, kind: Kind) -> Hint | None:
     return Hint(
         operation, "the one on the CPU, which is another operand", _BATCH if look is _LAYER else _MADE
     )
+
+
+# The type of a tensor on the CPU is `torch.FloatTensor`, on others `torch.cuda.FloatTensor` or `MPSFloatType`.
+_WEIGHT_ON_CPU = re.compile(r"type \((?!torch\.\w+Tensor\)).{1,99}?\) and \w+ type \(torch\.\w+Tensor\)")
+
+
+def _layer(text: str) -> Hint:
+    """Which of the input and the weight of a layer is on the CPU."""
+    operation = "a convolution or recurrent layer"
+    if _WEIGHT_ON_CPU.search(text):
+        return Hint(operation, "the weight of the layer", _LAYER)
+    return Hint(operation, "the input of the layer", _BATCH)
 
 
 _ENDS = ("_out", "_value", "_value_out", "_src", "_src_out", "_reduce", "_Tensor", "_Tensor_out", "_tensor")

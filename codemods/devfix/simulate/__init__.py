@@ -30,8 +30,8 @@ def enabled() -> int:
     return machine.devices
 
 
-def enable(devices: int = 1) -> tuple[str, ...]:
-    """Give this process simulated CUDA devices, for as long as it lives.
+def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
+    """Give this process simulated devices, CUDA's or one of MPS, for as long as it lives.
 
     Must come before the first `backward()`, best before the program's own imports: libraries ask
     at import whether there is CUDA. Gives the CUDA operations that stay without a kernel; a program
@@ -42,14 +42,16 @@ def enable(devices: int = 1) -> tuple[str, ...]:
     """
     if not 1 <= devices <= 64:
         raise ValueError(f"devices must be 1 to 64, not {devices}")
+    if kind == "mps" and devices != 1:
+        raise ValueError(f"a Mac has 1 MPS device, not {devices}")
     if machine.devices:
-        if machine.devices == devices:
+        if (machine.devices, machine.kind) == (devices, kind):
             return ()
-        raise CannotSimulate(f"this process already has {machine.devices} simulated devices")
+        raise CannotSimulate(f"this process already has {machine.devices} simulated devices ({machine.kind})")
     import sys
 
     if not sys.platform.startswith("linux"):
-        raise CannotSimulate(f"CUDA devices can be simulated on Linux only, not on {sys.platform}")
+        raise CannotSimulate(f"devices can be simulated on Linux only, not on {sys.platform}")
     import torch
 
     if torch.version.cuda or torch.version.hip:
@@ -57,30 +59,34 @@ def enable(devices: int = 1) -> tuple[str, ...]:
     if torch.cuda.is_available():
         raise CannotSimulate("real CUDA is available, so there is nothing to simulate")
     try:
-        return _install(devices)
+        return _install(devices, kind)
     except CannotSimulate:
         raise
     except Exception as error:
         raise CannotSimulate(f"torch {torch.__version__}: {type(error).__name__}: {error}") from error
 
 
-def _install(devices: int) -> tuple[str, ...]:
+def _install(devices: int, kind: str) -> tuple[str, ...]:
     import torch
 
-    from devfix.simulate import guard, hooks, python_api, register
+    from devfix.simulate import alias, guard, hooks, python_api, register
 
     config = torch._C._show_config()
     torch._C._show_config = lambda: config  # the native one asks the CUDA hooks for a std::string
-    machine.devices = devices
+    machine.become(kind, devices)
     try:
         guard.install()
         hooks.install()
     except BaseException:
         machine.devices = 0
         raise
-    torch.cuda._lazy_init = lambda: None
+    if kind == "cuda":
+        torch.cuda._lazy_init = lambda: None
     missing = register.install()
     python_api.install()
+    placed = alias.to_cuda(torch.ones(1), devices - 1)
+    if (placed.device, float(placed + placed)) != (machine.device(devices - 1), 2.0):
+        raise CannotSimulate(f"a tensor on {kind} is not what it is on the CPU")
     return missing
 
 

@@ -27,7 +27,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         parser.exit(2, f"devfix: {error}; pip install 'devfix[smoke]'\n")
     except (CannotSimulate, ValueError) as error:
-        parser.exit(2, f"devfix: cannot simulate CUDA devices: {error}\n")
+        parser.exit(2, f"devfix: cannot simulate devices: {error}\n")
     sys.argv = [options.script, *options.args]
     runpy.run_path(options.script, run_name="__main__")
 

@@ -17,7 +17,8 @@ from devfix.simulate import memory
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import check_ordinal, machine
 
-_CPU, _CUDA = 1, 2  # kDLCPU, kDLCUDA
+_CPU = 1  # kDLCPU
+_KINDS = {"cuda": 2, "mps": 8}  # kDLCUDA, kDLMetal
 _AFTER_DATA = 8  # DLTensor: void* data; {int32 device_type; int32 device_id}; ...
 _EQUAL_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -96,16 +97,19 @@ def to_cuda(tensor: Any, index: int) -> Any:
     if tensor.is_quantized:
         raise SimulationUnsupported("quantized tensors are not simulated on cuda")
     if tensor.layout is not torch.strided:
-        return _with_parts(tensor, lambda part: to_cuda(part, index), torch.device("cuda", index))
+        return _with_parts(tensor, lambda part: to_cuda(part, index), machine.device(index))
     if index >= machine.devices:
         check_ordinal(index)
+    if machine.refused_dtypes and tensor.dtype in machine.refused_dtypes:
+        raise TypeError(machine.refused_dtypes[tensor.dtype])
+    kind = _KINDS[machine.kind]
     try:
         if tensor.dtype.is_complex and (tensor.is_conj() or tensor.is_neg()):
-            made = _relabel_other(tensor, _CUDA, index)
+            made = _relabel_other(tensor, kind, index)
         else:
-            made = _relabel(tensor, _CUDA, index)
+            made = _relabel(tensor, kind, index)
     except (BufferError, TypeError, ValueError):
-        made = _relabel_other(tensor, _CUDA, index)
+        made = _relabel_other(tensor, kind, index)
     memory.note(made)
     return made
 

@@ -86,11 +86,19 @@ def check_iterator(outputs: list[Any], inputs: list[Any]) -> None:
             raise RuntimeError("Trying to pass too many CPU scalars to non-CPU kernel!")
 
 
+def check_placeholders(bound: Mapping[str, Any]) -> None:
+    """What most kernels of MPS come to (OperationUtils.mm): only numbers may be on the CPU."""
+    for value in bound.values():
+        for tensor in tensors(value):
+            if not machine.here(tensor) and (tensor.dim() or not tensor.is_cpu):
+                raise RuntimeError("Placeholder storage has not been allocated on MPS device!")
+
+
 def check_generator(generator: Any, wanted: str) -> None:
     """CUDA kernels take CUDA generators, CPU kernels take CPU generators."""
     if generator is None:
         return
-    found = "cuda" if generator._cdata in machine.generators else "cpu"
+    found = machine.kind if generator._cdata in machine.generators else "cpu"
     if found != wanted:
         raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{found}'")
 

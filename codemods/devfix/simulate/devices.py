@@ -14,7 +14,14 @@ import torch
 
 from devfix.simulate import memory
 from devfix.simulate.errors import SimulationUnsupported
-from devfix.simulate.machine import check_fork, check_ordinal, current_device, machine, set_device
+from devfix.simulate.machine import (
+    check_fork,
+    check_ordinal,
+    current_device,
+    machine,
+    not_capturing,
+    set_device,
+)
 
 NAME = "simulated CUDA device (devfix)"
 CAPABILITY = (8, 0)
@@ -97,6 +104,7 @@ def _properties(device: Any = None) -> Any:
 
 
 def _synchronize(device: Any = None) -> None:
+    not_capturing()
     check_ordinal(device_index(device))
 
 

@@ -129,6 +129,15 @@ _SPECIAL = {
 CHECKED = _NO_INTEGERS.keys() | {f"{name}_" for name in _NO_INTEGERS} | _SPECIAL.keys()
 
 
+def takes_floats(name: str) -> bool:
+    """Is there nothing to check of an operation whose first tensor is of floating point?"""
+    return name.removesuffix("_") in _NO_INTEGERS
+
+
+def is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and bool(value.is_floating_point())
+
+
 def of_cuda(error: Exception) -> Exception | None:
     """CUDA's own error for what a CPU kernel has raised; None where there is none."""
     text = str(error)

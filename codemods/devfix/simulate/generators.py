@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -39,11 +41,11 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
 
     def __new__(cls, device: Any = "cpu") -> Any:
         device = torch.device(device)
-        if device.type not in ("cpu", "cuda"):
+        if device.type not in ("cpu", machine.kind):
             return torch._C.Generator(device)
         self = torch._C.Generator.__new__(cls)
-        if device.type == "cuda":
-            machine.generators[self._cdata] = Numbers(device_index(device))
+        if device.type == machine.kind:
+            machine.generators[self._cdata] = Numbers(device_index(device) if device.type == "cuda" else 0)
         self._device = device
         return self
 
@@ -51,7 +53,8 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
         pass
 
     def __del__(self) -> None:
-        machine.generators.pop(self._cdata, None)
+        if machine is not None:  # at the end of the process it may be gone
+            machine.generators.pop(self._cdata, None)
 
     def __repr__(self) -> str:
         return f"<torch._C.Generator object at {id(self):#x}>"
@@ -64,13 +67,28 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
     def _numbers(self) -> Numbers | None:
         return machine.generators.get(self._cdata)
 
+    def _not_capturing(self, method: str) -> None:
+        if self._numbers is not None and machine.capture is not None:
+            raise RuntimeError(
+                f"Cannot call CUDAGeneratorImpl::{method} during CUDA graph capture. If you need this call to be "
+                "captured, please file an issue. Current cudaStreamCaptureStatus: cudaStreamCaptureStatusActive"
+            )
+
     def manual_seed(self, seed: int) -> Any:
+        if self._numbers is not None and machine.capture is not None:
+            if seed % 2**64 != self._numbers.seed:
+                raise RuntimeError(
+                    "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is "
+                    "the same as the original seed."
+                )
+            return self
         super().manual_seed(seed)  # checks it
         if self._numbers is not None:
             self._numbers.seed, self._numbers.offset = seed % 2**64, 0
         return self
 
     def seed(self) -> int:
+        self._not_capturing("seed")
         seed: int = super().seed()
         if self._numbers is not None:
             self._numbers.seed, self._numbers.offset = seed, 0
@@ -103,9 +121,11 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
         return self
 
     def get_offset(self) -> int:
+        self._not_capturing("get_offset")
         return self._numbers.offset if self._numbers is not None else int(super().get_offset())
 
     def set_offset(self, offset: int) -> Any:
+        self._not_capturing("set_offset")
         if self._numbers is None:
             return super().set_offset(offset)
         self._numbers.offset = offset
@@ -137,6 +157,8 @@ def install() -> None:
         _refuse_cuda_generator(torch.Tensor, name)
 
     torch.utils.data.dataset.randperm = torch.randperm  # imported there by its name
+    if machine.kind != "cuda":
+        return
 
     def get_state(device: Any = "cuda") -> Any:
         return torch.cuda.default_generators[device_index(device)].get_state()
@@ -157,7 +179,7 @@ def _refuse_cuda_generator(owner: Any, name: str) -> None:
         generator = named.get("generator")
         if generator is not None and generator._cdata in machine.generators:
             if _result_device(owner, arguments, named).type == "cpu":
-                error = RuntimeError("Expected a 'cpu' device type for generator but found 'cuda'")
+                error = RuntimeError(f"Expected a 'cpu' device type for generator but found '{machine.kind}'")
                 if machine.other_generator is None:
                     raise error
                 named["generator"] = machine.other_generator(name, error, generator, torch.device("cpu"))
@@ -175,3 +197,25 @@ def _result_device(owner: Any, arguments: tuple[Any, ...], named: dict[str, Any]
         return torch.device(named["device"])
     inputs = [value for value in arguments if isinstance(value, torch.Tensor)]
     return inputs[0].device if inputs else torch.get_default_device()
+
+
+def bring_up(generator: Any) -> None:
+    """Bring the CPU generator beneath a cuda one to where that stands."""
+    if machine.comparable:
+        return
+    torch._C.Generator.manual_seed(generator, machine.generators[generator._cdata].next())
+
+
+@contextmanager
+def numbers_of(index: int) -> Iterator[None]:
+    """A CPU kernel that takes no generator draws from that of a device."""
+    if machine.comparable:
+        yield
+        return
+    default = torch.default_generator
+    before = default.get_state()
+    default.manual_seed(machine.generators[machine.default_generators[index]._cdata].next())
+    try:
+        yield
+    finally:
+        default.set_state(before)

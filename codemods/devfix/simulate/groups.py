@@ -8,6 +8,7 @@ which the kernels below hand the tensors' CPU aliases to.
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from functools import wraps
 from typing import Any
@@ -41,6 +42,8 @@ _NAMES = (
     "scatter_",
     "send",
 )
+# NCCL asks only how many numbers these have, gloo for shapes as well.
+_FLAT = frozenset({"c10d::_allgather_base_", "c10d::_reduce_scatter_base_"})
 # What NCCL has a type for (ProcessGroupNCCL.hpp, ncclDataType).
 _NCCL_TYPES = frozenset(
     getattr(torch, name)
@@ -78,6 +81,7 @@ def install() -> None:
 
 def _kernel(operation: Any) -> Any:
     run = operation._op_dk
+    flat = operation.name() in _FLAT
 
     def kernel(*arguments: Any, **named: Any) -> Any:
         group = next((a for a in (*arguments, *named.values()) if _is_group(a)), None)
@@ -94,6 +98,8 @@ def _kernel(operation: Any) -> Any:
                 if nccl:
                     _check_for_nccl(value)
                 alias = cpu_alias(value)
+                if nccl and flat:
+                    alias = alias.view(-1)
                 aliases.append(alias)
                 originals[id(alias)] = value
                 return alias
@@ -140,6 +146,14 @@ def _check_for_nccl(tensor: Any) -> None:
         raise TypeError(f"Input tensor data type is not supported for NCCL process group: {kind}")
 
 
+def _replace(dist: Any, name: str, made: Any) -> None:
+    """Put a function in the place of another one of torch.distributed, wherever its modules have imported that."""
+    original = getattr(dist, name)
+    for path, module in list(sys.modules.items()):
+        if path.startswith("torch.distributed") and vars(module).get(name) is original:
+            setattr(module, name, made)
+
+
 def _as_nccl_reduces(dist: Any, name: str) -> None:
     """NCCL has no bitwise operations, and averages whole numbers, which gloo does not."""
     original = getattr(dist, name)
@@ -170,8 +184,7 @@ def _as_nccl_reduces(dist: Any, name: str) -> None:
         result.div_(group.size(), rounding_mode="trunc")
         return work
 
-    setattr(dist, name, reduce)
-    setattr(dist.distributed_c10d, name, reduce)
+    _replace(dist, name, reduce)
 
 
 def _shadow(boxed: Any) -> Any:
@@ -226,8 +239,8 @@ def _install_backends(dist: Any) -> None:
 
         return inner
 
-    dist.init_process_group = c10d.init_process_group = translate(dist.init_process_group, 0)
-    dist.new_group = c10d.new_group = translate(dist.new_group, 2)
+    _replace(dist, "init_process_group", translate(dist.init_process_group, 0))
+    _replace(dist, "new_group", translate(dist.new_group, 2))
     torch._C._nccl_version = lambda: 22703
     torch._C._nccl_version_suffix = lambda: b""
     dist.is_nccl_available = c10d.is_nccl_available = lambda: True
@@ -242,5 +255,6 @@ def _install_backends(dist: Any) -> None:
         _of_nccl.clear()
         original_destroy(group)
 
+    # Inside of torch, groups are those that they are: only the program is told otherwise.
     dist.get_backend = get_backend
-    dist.destroy_process_group = c10d.destroy_process_group = destroy_process_group
+    _replace(dist, "destroy_process_group", destroy_process_group)

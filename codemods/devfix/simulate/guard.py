@@ -21,7 +21,8 @@ from devfix.simulate.errors import CannotSimulate
 from devfix.simulate.machine import current_device, machine, set_device
 from devfix.simulate.vtable import VTable, keep, number, virtual_functions
 
-CUDA, META = 1, 14  # c10::DeviceType
+NUMBERS = {"cuda": 1, "mps": 13}  # c10::DeviceType
+META = 14
 _TYPES = 21  # c10::COMPILE_TIME_MAX_DEVICE_TYPES is at least that
 _NO_INDEX = 0xFF
 
@@ -42,8 +43,11 @@ def install() -> None:
         registry = (_POINTER * _TYPES).in_dll(c10, "_ZN3c104impl26device_guard_impl_registryE")
     except ValueError as error:
         raise CannotSimulate(f"device_guard_impl_registry is not exported: {error}") from error
-    if registry[CUDA]:
-        raise CannotSimulate("a CUDA device guard is already registered (a CUDA build of torch?)")
+    own = NUMBERS[machine.kind]
+    if registry[own]:
+        raise CannotSimulate(
+            f"a device guard of {machine.kind} is already registered (a build of torch for it?)"
+        )
     meta = registry[META]
     if not meta:
         raise CannotSimulate("there is no Meta device guard to copy")
@@ -63,15 +67,18 @@ def install() -> None:
         raise CannotSimulate(f"the device guard is not laid out as its header says: {answers}")
 
     functions = {**_device_functions(), **_event_functions()}
-    if hasattr(torch._C, "_ensureCUDADeviceGuardSet") and not os.environ.get("DEVFIX_SIMULATE_STUB"):
+    fake = machine.kind == "cuda" and hasattr(torch._C, "_ensureCUDADeviceGuardSet")
+    if fake and not os.environ.get("DEVFIX_SIMULATE_STUB"):
         _through_fake_guard(registry, table, functions)
     else:
-        registry[CUDA] = table.clone_object({**functions, **_stream_functions()})
+        registry[own] = table.clone_object({**functions, **_stream_functions()})
 
 
 def _device_functions() -> dict[str, Any]:
+    own = NUMBERS[machine.kind]
+
     def get(this: int) -> int:
-        return CUDA | ((current_device() & 0xFF) << 8)
+        return own | ((current_device() & 0xFF) << 8)
 
     def put(this: int, device: int) -> None:
         index = (device >> 8) & 0xFF
@@ -84,7 +91,7 @@ def _device_functions() -> dict[str, Any]:
         return old
 
     return {
-        "type": _INT8(lambda this: CUDA),
+        "type": _INT8(lambda this: own),
         "exchangeDevice": _EXCHANGE_DEVICE(exchange),
         "getDevice": _DEVICE(get),
         "setDevice": _SET_DEVICE(put),
@@ -106,6 +113,9 @@ def _event_functions() -> dict[str, Any]:
         "queryEvent": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(lambda *arguments: True),
         "synchronizeEvent": ctypes.CFUNCTYPE(None, pointer, pointer)(nothing),
         "queryStream": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(lambda *arguments: True),
+        "isStreamCapturing": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(
+            lambda *arguments: machine.capture is not None
+        ),
         "synchronizeStream": ctypes.CFUNCTYPE(None, pointer, pointer)(nothing),
         "recordDataPtrOnStream": ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(nothing),
         "synchronizeDevice": ctypes.CFUNCTYPE(None, pointer, int8)(nothing),
@@ -122,18 +132,19 @@ def _through_fake_guard(registry: Any, meta: VTable, functions: dict[str, Any]) 
     swaps a CUDA guard that reports 0 devices for a no-op one, made for fake tensors on CUDA builds,
     whose streams are of type CUDA. It is shown such a guard, and what it installs is copied.
     """
+    own = NUMBERS["cuda"]
     bait = meta.clone_object({"deviceCount": _INT8(lambda this: 0), "type": functions["type"]})
-    registry[CUDA] = bait
+    registry[own] = bait
     torch._C._ensureCUDADeviceGuardSet()
-    if registry[CUDA] == bait:
-        registry[CUDA] = None
+    if registry[own] == bait:
+        registry[own] = None
         raise CannotSimulate("_ensureCUDADeviceGuardSet did not install a no-op CUDA guard")
-    table = VTable(registry[CUDA], meta.slots, meta.size)
-    if table.call("type", _INT8) != CUDA:
+    table = VTable(registry[own], meta.slots, meta.size)
+    if table.call("type", _INT8) != own:
         raise CannotSimulate("_ensureCUDADeviceGuardSet installed a guard of another type")
     # New streams and those of the pool are the default one: the functions take one argument more, and leave it.
     default = {name: table.function("getStream") for name in ("getStreamFromGlobalPool", "getNewStream")}
-    registry[CUDA] = table.clone_object({**functions, **default})
+    registry[own] = table.clone_object({**functions, **default})
 
 
 # getStream(this, Device d) -> Stream{d, id 0};  exchangeStream(this, Stream s) -> s

@@ -21,32 +21,40 @@ _POINTER = ctypes.c_void_p
 _BOOL = ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER)
 _INT = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER)
 _INT8 = ctypes.CFUNCTYPE(ctypes.c_int8, _POINTER)
+_GETTERS = {"cuda": "_ZN2at6detail12getCUDAHooksEv", "mps": "_ZN2at6detail11getMPSHooksEv"}
+_PROBES: dict[str, dict[str, Any]] = {
+    "cuda": {
+        **dict.fromkeys(("hasCUDA", "hasCUDART", "hasMAGMA", "hasCuDNN", "compiledWithCuDNN"), _BOOL),
+        "getNumGPUs": _INT,
+    },
+    "mps": {"hasMPS": _BOOL},
+}
 
 
 def install() -> None:
     """Replace the hooks; raises CannotSimulate if anything is not as the headers say."""
     root = Path(torch.__path__[0])
     include = root / "include/ATen/detail"
+    interface = f"{machine.key}HooksInterface"
     slots, size = number(
         virtual_functions(include / "AcceleratorHooksInterface.h", "AcceleratorHooksInterface"),
-        virtual_functions(include / "CUDAHooksInterface.h", "CUDAHooksInterface"),
+        virtual_functions(include / f"{interface}.h", interface),
     )
     library = ctypes.CDLL(str(root / "lib" / "libtorch_cpu.so"))
     keep(library)
     try:
-        get_hooks = library._ZN2at6detail12getCUDAHooksEv
+        get_hooks = getattr(library, _GETTERS[machine.kind])
     except AttributeError as error:
-        raise CannotSimulate(f"getCUDAHooks is not exported: {error}") from error
+        raise CannotSimulate(f"the hooks of {machine.kind} are not exported: {error}") from error
     get_hooks.restype = _POINTER
     hooks: int = get_hooks()
     table = VTable(hooks, slots, size)
     # The stub says no to all of these: the slot numbers are right, and there is no real CUDA.
-    probes = ("hasCUDA", "hasCUDART", "hasMAGMA", "hasCuDNN", "compiledWithCuDNN")
-    if not {*probes, "getNumGPUs"} <= slots.keys():
-        raise CannotSimulate("CUDAHooksInterface lacks functions that it should have")
-    answers = [table.call(name, _BOOL) for name in probes]
-    if any(answers) or table.call("getNumGPUs", _INT) != 0:
-        raise CannotSimulate("CUDAHooksInterface is not laid out as its headers say, or CUDA is there")
+    probes = _PROBES[machine.kind]
+    if not set(probes) <= slots.keys():
+        raise CannotSimulate(f"{interface} lacks functions that it should have")
+    if any(table.call(name, prototype) for name, prototype in probes.items()):
+        raise CannotSimulate(f"{interface} is not laid out as its headers say, or {machine.kind} is there")
     _POINTER.from_address(hooks).value = table.clone(_functions(root))
 
 
@@ -67,6 +75,10 @@ def _functions(root: Path) -> dict[str, Any]:
     functions = {
         "hasCUDA": _BOOL(lambda this: True),
         "hasCUDART": _BOOL(lambda this: True),
+        "hasMPS": _BOOL(lambda this: True),
+        "isOnMacOSorNewer": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_uint, ctypes.c_uint)(
+            lambda this, major, minor: True
+        ),
         "isBuilt": _BOOL(lambda this: True),
         "isAvailable": _BOOL(lambda this: True),
         "hasPrimaryContext": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, int8)(lambda this, index: True),

@@ -7,9 +7,8 @@ registers for the CUDA dispatch key gets a kernel from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,9 +19,11 @@ from devfix.simulate.device_checks import (
     OWN_CHECKS,
     check_generator,
     check_iterator,
+    check_placeholders,
     check_wrapper,
     tensors,
 )
+from devfix.simulate.generators import bring_up, numbers_of
 from devfix.simulate.machine import check_process, current_device, machine, stats, synchronizes
 from devfix.simulate.native_functions import NativeFunction
 
@@ -46,21 +47,28 @@ _VIEWS = frozenset(
     )
 )
 _OWN_NUMBERS = frozenset({"native_dropout"})  # draw from the device's generator, and take none
-_WAITS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "is_nonzero", "equal"})
+_WAITS = frozenset(
+    {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "is_nonzero", "equal", "bincount"}
+    | {"unique_dim", "unique_consecutive", "index"}
+)
 _BELOW_AUTOCAST = torch._C.DispatchKeySet(Key.AutocastCPU)
+_INSIDE = (list, tuple, torch.device)  # what a device may be in, besides tensors
 _COMPOSITE = object()  # verdict of a device check: run the composite kernel instead
 
 
-def natively(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel must not see torch function modes, such as a default device, nor autocast of the CPU."""
+def natively(kernel: Callable[..., Any], operation: Any) -> Callable[..., Any]:
+    """The kernel of an operation, as it is registered.
 
-    @wraps(kernel)
+    It must not see torch function modes, such as a default device, nor autocast of the CPU.
+    """
+
     def inner(*arguments: Any, **named: Any) -> Any:
         with torch._C.DisableTorchFunction():
+            run = kernel if machine.capture is None else partial(machine.capture.call, kernel, operation)
             if not torch.is_autocast_enabled("cpu"):
-                return kernel(*arguments, **named)
+                return run(*arguments, **named)
             with torch._C._ExcludeDispatchKeyGuard(_BELOW_AUTOCAST):
-                return kernel(*arguments, **named)
+                return run(*arguments, **named)
 
     return inner
 
@@ -76,7 +84,7 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
     full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
     view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     if full not in _VIEWS and not view:
-        return natively(_Kernel(operation, function, full).run)
+        return natively(_Kernel(operation, function, full).run, operation)
     if not has_kernel(operation, "CPU"):
         return None
     run = operation._op_dk
@@ -87,26 +95,8 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
     return view_kernel
 
 
-def _seed(generator: Any) -> None:
-    """Bring the CPU generator beneath a cuda one to where that stands."""
-    if machine.comparable:
-        return
-    torch._C.Generator.manual_seed(generator, machine.generators[generator._cdata].next())
-
-
-@contextmanager
-def _numbers_of(index: int) -> Iterator[None]:
-    """A CPU kernel that takes no generator draws from that of a device."""
-    if machine.comparable:
-        yield
-        return
-    default = torch.default_generator
-    before = default.get_state()
-    default.manual_seed(machine.generators[machine.default_generators[index]._cdata].next())
-    try:
-        yield
-    finally:
-        default.set_state(before)
+def _has_mask(indices: Any) -> bool:
+    return any(index.dtype in (torch.bool, torch.uint8) for index in tensors(indices))
 
 
 class _Lowering:
@@ -119,7 +109,7 @@ class _Lowering:
         self.mixed = False
 
     def tensor(self, tensor: Any) -> Any:
-        if not tensor.is_cuda:
+        if not machine.here(tensor):
             self.mixed = True
             return tensor
         index = tensor.get_device()
@@ -135,7 +125,7 @@ class _Lowering:
         if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
             return [self.tensor(item) if isinstance(item, Tensor) else item for item in value]
         if isinstance(value, torch.device):
-            if value.type == "cuda":
+            if value.type == machine.kind:
                 self.index = current_device() if value.index is None else value.index
             return CPU
         return value
@@ -143,10 +133,10 @@ class _Lowering:
 
 def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Callable[..., Any]:
     """The kernel of an operation for SparseCUDA or SparseCsrCUDA; it must have one for the CPU's key."""
-    cpu = key.replace("CUDA", "CPU")
+    cpu = key.replace(machine.key, "CPU")
     kernel = _Kernel(operation, function, "", function.sparse_method(key))
     if function.dispatch.get(cpu) != function.dispatch[key]:
-        return natively(kernel.run)
+        return natively(kernel.run, operation)
     run, cpu_key = operation._op_dk, getattr(Key, cpu)
 
     def shared(*arguments: Any, **named: Any) -> Any:
@@ -155,7 +145,7 @@ def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Ca
             check_wrapper(kernel.order, kernel._bind(arguments, named), kernel.method)
         return run(cpu_key, *arguments, **named)
 
-    return natively(shared)
+    return natively(shared, operation)
 
 
 class _Kernel:
@@ -168,6 +158,7 @@ class _Kernel:
         self.name = schema.name.removeprefix("aten::")
         self.waits = self.name in _WAITS
         self.checks_types = self.name in dtypes.CHECKED
+        self.takes_floats = dtypes.takes_floats(self.name)
         self.alerts = self.name in determinism.ALERTS
         self.own_numbers = self.name in _OWN_NUMBERS
         self.packet = operation.overloadpacket
@@ -185,6 +176,7 @@ class _Kernel:
                     self.written[alias] = argument.name
         self.returned = [self._returned(result) for result in schema.returns]
         self.in_place = bool(self.returned) and None not in self.returned
+        self.gives_first = self.returned == self.names[:1] and not self.outputs
         self.has_generator = "generator" in self.names
         positional = self.has_generator and "generator" not in keyword_only
         self.generator_at = self.names.index("generator") if positional else None
@@ -197,9 +189,11 @@ class _Kernel:
             not function.device_check
             and not function.structured
             and has_kernel(operation, "CPU")
-            and "CUDA" in function.dispatch
-            and function.dispatch.get("CPU") == function.dispatch["CUDA"]
+            and machine.key in function.dispatch
+            and function.dispatch.get("CPU") == function.dispatch[machine.key]
         )
+        if machine.kind == "mps" and not (self.own_check or self.shared or function.iterates):
+            self.own_check = check_placeholders
         self.composite: Any = None
         for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
             if not method and self.composite is None and has_kernel(operation, key):
@@ -215,19 +209,23 @@ class _Kernel:
         stats.kernels += 1
         if machine.bad_fork:
             check_process()
-        if machine.sync_debug and self.waits:
+        if self.waits and (self.name != "index" or _has_mask(arguments[1])):
             synchronizes()
         lowering = _Lowering()
         call = self.operation
         lowered = []
         for value, is_tensor in zip(arguments, self.is_tensor, strict=False):
-            if is_tensor and isinstance(value, _NUMBERS):
+            if isinstance(value, Tensor):
+                lowered.append(lowering.tensor(value))
+            elif is_tensor and isinstance(value, _NUMBERS):
                 # A "wrapped number" arrives as a Python number: let torch pick the Scalar overload.
                 call = self.packet
                 lowered.append(value)
-            else:
+            elif isinstance(value, _INSIDE):
                 lowered.append(lowering.argument(value))
-        lowered_named = {name: lowering.argument(value) for name, value in named.items()}
+            else:
+                lowered.append(value)
+        lowered_named = {name: lowering.argument(value) for name, value in named.items()} if named else {}
         if lowering.mixed:
             stats.mixed += 1
             try:
@@ -241,7 +239,7 @@ class _Kernel:
                     self.name, error, (*arguments, *named.values())
                 ):
                     raise
-        if self.checks_types:
+        if self.checks_types and not (self.takes_floats and arguments and dtypes.is_floating(arguments[0])):
             dtypes.check(self.name, self._bind(arguments, named))
         if self.alerts:
             determinism.check(self.name, self._bind(arguments, named))
@@ -251,10 +249,12 @@ class _Kernel:
         if self.outputs:
             return self._run_out(call, arguments, named, lowered, lowered_named)
         if self.own_numbers:
-            with _numbers_of(index):
+            with numbers_of(index):
                 result = self._compute(call, lowered, lowered_named)
         else:
             result = self._compute(call, lowered, lowered_named)
+        if self.gives_first and arguments and arguments[0].layout is torch.strided:
+            return arguments[0]
         if self.in_place:
             bound = self._bind(arguments, named)
             changed = self._bind(lowered, lowered_named)
@@ -333,13 +333,13 @@ class _Kernel:
         else:
             generator = lowered[at] if len(lowered) > at else None
         if generator is not None:
-            check_generator(generator, "cuda")
-            _seed(generator)
+            check_generator(generator, machine.kind)
+            bring_up(generator)
             return
         if machine.comparable:
             return
         generator = machine.default_generators[index]
-        _seed(generator)
+        bring_up(generator)
         if at is None:
             named["generator"] = generator
             return
@@ -362,7 +362,8 @@ class _Kernel:
             empty = torch.ops.aten.empty.memory_format([0], dtype=named[name].dtype, device=CPU)
             fresh[name] = lowered_named[name] = empty
 
-        for name in self.outputs:
+        single = [name for name in self.outputs if isinstance(named[name], Tensor)]
+        for name in single:
             if named[name].layout is torch.strided and named[name].numel() == 0:
                 renew(name)
         try:
@@ -370,7 +371,7 @@ class _Kernel:
         except RuntimeError as error:
             if "resizable" not in str(error):
                 raise
-            for name in self.outputs:
+            for name in single:
                 renew(name)
             self._compute(call, lowered, lowered_named)
         for name, result in fresh.items():
@@ -380,15 +381,17 @@ class _Kernel:
                 continue
             if output.layout is not torch.strided:
                 continue
-            if not output.is_cuda:
+            if not machine.here(output):
                 output.resize_(result.shape).copy_(result)
             elif same_shape:
                 cpu_alias(output).copy_(result)
             else:
                 adopt(output, result)
-        for name in self.outputs:
+        for name in single:
             if named[name].layout is not torch.strided:
                 named[name].copy_(all_to_cuda(lowered_named[name], named[name].get_device()))
+        if not self.returned:
+            return None
         if len(self.outputs) == 1:
             return named[self.outputs[0]]
         return tuple(named[name] for name in self.returned if name is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 
@@ -39,16 +40,34 @@ class Machine:
     """The one simulated machine of this process."""
 
     devices: int = 0  # 0: not enabled
+    kind: str = "cuda"  # the type of the devices: cuda or mps
+    here: Callable[[Any], bool] = attrgetter("is_cuda")  # is a tensor on one of them?
     bad_fork: bool = False  # in a child that was forked after CUDA was there
     old_wording: bool = False  # of libtorch's device check
     sync_debug: int = 0  # torch.cuda.set_sync_debug_mode: 1 warn, 2 error
     default_generators: list[Any] = field(default_factory=list)  # one cuda generator per device
     generators: dict[int, Numbers] = field(default_factory=dict)  # by GeneratorImpl* of a cuda generator
+    refused_dtypes: dict[Any, str] = field(default_factory=dict)  # that the devices cannot hold: the error
     comparable: bool = False  # random numbers of devices come from the CPU's generator, as on the CPU
     pinned: dict[int, int] = field(default_factory=dict)  # address of pinned memory -> bytes
+    capture: Any = None  # graphs.Capture, while a CUDA graph is captured
     # Of a run that goes on after device errors (`keeping_going`): may a kernel go on, and with which generator?
     carry_on: Callable[[str, Exception, Sequence[Any]], bool] | None = None
     other_generator: Callable[[str, Exception, Any, Any], Any] | None = None
+
+    def become(self, kind: str, devices: int) -> None:
+        self.kind, self.devices = kind, devices
+        self.here = attrgetter(f"is_{kind}")
+
+    @property
+    def key(self) -> str:
+        """The dispatch key of the devices."""
+        return self.kind.upper()
+
+    def device(self, index: int) -> Any:
+        import torch
+
+        return torch.device(self.kind, index)
 
 
 machine = Machine()
@@ -98,8 +117,15 @@ def check_process() -> None:
         raise cuda_error(3, "initialization error")
 
 
+def not_capturing() -> None:
+    """Raise what CUDA raises while a graph is captured."""
+    if machine.capture is not None:
+        machine.capture.refuse()
+
+
 def synchronizes() -> None:
     """Something waits for the device: what torch.cuda.set_sync_debug_mode asks to hear of."""
+    not_capturing()
     if machine.sync_debug == 2:
         raise RuntimeError("called a synchronizing CUDA operation")
     if machine.sync_debug == 1:

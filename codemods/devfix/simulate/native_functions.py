@@ -23,8 +23,9 @@ class NativeFunction:
     schema: str
     device_check: bool = True  # does the generated CUDA wrapper compare devices?
     structured: bool = False
+    iterates: bool = False  # through TensorIterator, which has checks of its own
     delegate: str = ""
-    cuda: bool = False
+    there: bool = False  # do the devices have it?
     dispatch: dict[str, str] = field(default_factory=dict)  # dispatch key -> C++ function
 
     @property
@@ -50,8 +51,11 @@ class NativeFunction:
         return f"wrapper_{key}_{name}"
 
 
-def load() -> dict[str, NativeFunction]:
-    """Every native function by `name.overload`; raises CannotSimulate without the file."""
+def load(key: str = "CUDA") -> dict[str, NativeFunction]:
+    """Every native function by `name.overload`, for devices with a dispatch key.
+
+    Raises CannotSimulate without the file.
+    """
     import torchgen
 
     path = Path(torchgen.__path__[0]) / "packaged/ATen/native/native_functions.yaml"
@@ -62,8 +66,10 @@ def load() -> dict[str, NativeFunction]:
     functions = _parse(text)
     for function in functions.values():
         origin = functions[function.delegate] if function.delegate else function
-        function.cuda = "CUDA" in origin.dispatch or "CUDA" in function.dispatch
+        function.there = key in origin.dispatch or key in function.dispatch
+        function.iterates = origin.iterates
         function.structured = function.structured or bool(function.delegate)
+        function.device_check = function.device_check and key != "MPS"  # torchgen writes none for it
     return functions
 
 
@@ -91,6 +97,8 @@ def _parse(text: str) -> dict[str, NativeFunction]:
                 current.device_check = False
             elif key == "structured":
                 current.structured = value.lower() == "true"
+            elif key == "structured_inherits":
+                current.iterates = value == "TensorIteratorBase"
             elif key == "structured_delegate":
                 current.delegate = value
             elif key == "ufunc_inner_loop":

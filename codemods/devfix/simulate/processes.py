@@ -20,7 +20,7 @@ from devfix.simulate.errors import CannotSimulate
 
 DEVICES = "DEVFIX_SIMULATE"  # how many devices
 REPORTS = "DEVFIX_SIMULATE_REPORTS"  # a folder where every process leaves word of how it ended
-DEVICE = "DEVFIX_SIMULATE_ON"  # "cpu": the program sees no CUDA at all
+DEVICE = "DEVFIX_SIMULATE_ON"  # "cuda", "mps", or "cpu": the program sees no devices at all
 MOVED = "DEVFIX_SIMULATE_MOVED"  # "old:new": what sys.path has below `old` is taken from `new`
 CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
 CANNOT = 2  # exit code
@@ -37,7 +37,7 @@ def environment(
     devices: int,
     reports: str = "",
     *,
-    cpu: bool = False,
+    device: str = "cuda",
     base: Mapping[str, str] | None = None,
     keep_going: bool = False,
     place: Sequence[str] = (),
@@ -48,18 +48,19 @@ def environment(
     `place`: how the files are called whose tensors and modules are put on a device, and `copies` says that
     copies between devices are counted, both with `keep_going`.
 
-    With `cpu` the process sees no CUDA, real or simulated, and only its reports are written.
+    `device` is "cuda", "mps", or "cpu": then the process sees no CUDA, real or simulated, and only its reports are
+    written.
     """
     made = dict(os.environ if base is None else base)
     others = [path for path in made.get("PYTHONPATH", "").split(os.pathsep) if path and path != CHILD]
     made["PYTHONPATH"] = os.pathsep.join([CHILD, *others])
     made[DEVICES] = str(devices)
-    made[DEVICE] = "cpu" if cpu else "cuda"
+    made[DEVICE] = device
     made[REPORTS] = reports
     made[KEEP_GOING] = "1" if keep_going else ""
     made[COPIES] = "1" if copies else ""
     made[PLACE] = os.pathsep.join(place)
-    if cpu:
+    if device == "cpu":
         made["CUDA_VISIBLE_DEVICES"] = ""
     return made
 
@@ -131,7 +132,7 @@ def _begin(fail: Callable[[CannotSimulate], object]) -> None:
         MACHINE["place"] = "cpu"
     else:
         try:
-            MACHINE["place"] = start(int(os.environ[DEVICES]))
+            MACHINE["place"] = start(int(os.environ[DEVICES]), os.environ.get(DEVICE) or "cuda")
         except CannotSimulate as error:
             fail(error)
             return
@@ -160,10 +161,10 @@ def _seed(number: int) -> None:
         sys.modules["numpy"].random.seed(number)
 
 
-def start(devices: int) -> str:
+def start(devices: int, kind: str = "cuda") -> str:
     """Give this process its devices: real CUDA where there is some, simulated ones elsewhere.
 
-    Returns "cuda (simulated)" or "cuda"; raises CannotSimulate. torch is imported already.
+    Returns "cuda (simulated)", "mps (simulated)" or "cuda"; raises CannotSimulate. torch is imported already.
     """
     import torch
 
@@ -172,7 +173,7 @@ def start(devices: int) -> str:
     if torch.version.cuda or torch.version.hip:
         # Asked of the driver's management library: CUDA itself would be spoiled for forks.
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-        if torch.cuda.is_available():
+        if kind == "cuda" and torch.cuda.is_available():
             found = torch.cuda.device_count()
             if found < devices:
                 raise CannotSimulate(
@@ -183,14 +184,14 @@ def start(devices: int) -> str:
             f"torch {torch.__version__} is a build for GPUs, and there is no GPU; "
             "install the CPU build of torch (see pytorch.org), which can be given simulated devices"
         )
-    enable(devices)
-    return "cuda (simulated)"
+    enable(devices, kind)
+    return f"{kind} (simulated)"
 
 
 def _end(error: CannotSimulate) -> NoReturn:
     from devfix.simulate import ending
 
     ending.write(cannot=str(error))
-    sys.stderr.write(f"devfix: cannot simulate CUDA devices: {error}\n")
+    sys.stderr.write(f"devfix: cannot simulate devices: {error}\n")
     sys.stderr.flush()
     os._exit(CANNOT)

@@ -1,6 +1,6 @@
-"""`pytest --simulate-cuda[=N]`: a test suite on simulated CUDA devices.
+"""`pytest --simulate-cuda[=N]` and `--simulate-mps`: a test suite on simulated devices.
 
-Without the option nothing of devfix is loaded but this module, and torch never is. With it, `import
+Without an option nothing of devfix is loaded but this module, and torch never is. With it, `import
 torch` ends with simulated devices in this process and in all that it starts, the workers of
 pytest-xdist among them. A test that needs what the simulator cannot do is skipped: it says nothing.
 """
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest  # which has loaded this module
 
 OPTION = "simulate_cuda"
+MPS = "simulate_mps"
 KEEP_GOING = "devfix_keep_going"
 PLACE = "devfix_place"
 
@@ -24,13 +25,13 @@ def pytest_addoption(parser: Any) -> None:
         "--keep-going",
         dest=KEEP_GOING,
         action="store_true",
-        help="with --simulate-cuda: note every device error, carry it out, and report all of them at the end",
+        help="with simulated devices: note every device error, carry it out, and report all of them at the end",
     )
     group.addoption(
         "--place",
         dest=PLACE,
         choices=["all"],
-        help="with --keep-going: put the tensors and modules that tests make on cuda:0",
+        help="with --keep-going: put the tensors and modules that tests make on the first device",
     )
     group.addoption(
         "--simulate-cuda",
@@ -41,6 +42,12 @@ def pytest_addoption(parser: Any) -> None:
         type=_devices,
         metavar="N",
         help="run on N (default: 1) CUDA devices that devfix simulates on the CPU; write --simulate-cuda=N",
+    )
+    group.addoption(
+        "--simulate-mps",
+        dest=MPS,
+        action="store_true",
+        help="run on a Mac's GPU that devfix simulates on the CPU",
     )
 
 
@@ -55,10 +62,15 @@ def _devices(text: str) -> int:
 def pytest_load_initial_conftests(early_config: Any) -> None:
     """The first of all hooks: before a conftest.py can import torch."""
     devices = getattr(early_config.known_args_namespace, OPTION, None)
+    kind = "mps" if getattr(early_config.known_args_namespace, MPS, False) else "cuda"
     keep_going = getattr(early_config.known_args_namespace, KEEP_GOING, False)
     place = getattr(early_config.known_args_namespace, PLACE, None)
+    if kind == "mps":
+        if devices is not None:
+            raise pytest.UsageError("--simulate-mps and --simulate-cuda exclude each other")
+        devices = 1
     if devices is None and keep_going:
-        raise pytest.UsageError("--keep-going is for --simulate-cuda")
+        raise pytest.UsageError("--keep-going is for --simulate-cuda and --simulate-mps")
     if place and not keep_going:
         raise pytest.UsageError("--place is for --keep-going")
     if devices is None:
@@ -68,13 +80,15 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
     from devfix.simulate import processes
 
     def fail(error: Exception) -> NoReturn:
-        pytest.exit(f"devfix cannot simulate CUDA devices: {error}", returncode=4)
+        pytest.exit(f"devfix cannot simulate devices: {error}", returncode=4)
 
     reports = os.environ.get(processes.REPORTS, "")
     tests = (*early_config.getini("python_files"), "conftest.py") if place else ()
-    os.environ.update(processes.environment(devices, reports, keep_going=keep_going, place=tests))
+    os.environ.update(
+        processes.environment(devices, reports, device=kind, keep_going=keep_going, place=tests)
+    )
     processes.arm(fail)
-    early_config.pluginmanager.register(_Simulation(devices), "devfix-simulation")
+    early_config.pluginmanager.register(_Simulation(devices, kind), "devfix-simulation")
     if keep_going:
         from devfix.simulate.keeping_going.suite import Suite
 
@@ -84,10 +98,12 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
 class _Simulation:
     """What is done in a session with simulated devices."""
 
-    def __init__(self, devices: int) -> None:
-        self.devices = devices
+    def __init__(self, devices: int, kind: str) -> None:
+        self.devices, self.kind = devices, kind
 
     def pytest_report_header(self) -> str:
+        if self.kind == "mps":
+            return "devfix: an MPS device, simulated"
         return (
             f"devfix: {self.devices} CUDA device{'s' * (self.devices > 1)}, simulated where there is no GPU"
         )

@@ -8,25 +8,36 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import devices, generators, parallel, streams, tensor_types
+from devfix.simulate import devices, generators, graphs, mps, parallel, sharing, streams, tensor_types
 from devfix.simulate.ending import without_own
+from devfix.simulate.machine import machine
 from devfix.simulate.notes import note
 
 
 def install() -> None:
-    devices.install()
-    streams.install()
+    """For the machine's kind of devices."""
+    if machine.kind == "mps":
+        mps.install()
+    else:
+        _install_cuda()
     generators.install()
     tensor_types.install()
+    _install_compilers()
+    _install_tracebacks()
+
+
+def _install_cuda() -> None:
+    devices.install()
+    streams.install()
+    graphs.install()
     parallel.install()
+    sharing.install()
     torch.backends.cudnn.is_acceptable = lambda tensor: False
     torch.backends.cudnn.is_available = lambda: True
     torch.backends.cudnn.version = lambda: 91002
     torch.backends.cuda.is_built = lambda: True
     torch.version.cuda = torch.version.cuda or "12.8"
-    _install_compilers()
     _install_profilers()
-    _install_tracebacks()
 
 
 def _install_compilers() -> None:

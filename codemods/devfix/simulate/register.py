@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
-from devfix.simulate import native_functions
+from devfix.simulate import mps, native_functions, recurrent
 from devfix.simulate.device_checks import has_old_wording
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
-from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel
+from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel, natively
 from devfix.simulate.machine import machine
 from devfix.simulate.native_functions import NativeFunction
 from devfix.simulate.special_kernels import special_kernels
@@ -22,37 +22,49 @@ def install() -> tuple[str, ...]:
     """Register everything; gives the operations that CUDA has and the simulated devices lack."""
     machine.old_wording = has_old_wording()
     for index in range(machine.devices):
-        machine.default_generators.append(Generator(torch.device("cuda", index)))
-    library = torch.library.Library("aten", "IMPL", "CUDA")
+        machine.default_generators.append(Generator(machine.device(index)))
+    library = torch.library.Library("aten", "IMPL", machine.key)
     keep(library)
     special = special_kernels()
     missing = []
-    functions = native_functions.load()
+    functions = native_functions.load(machine.key)
+    if machine.kind == "mps":
+        special = {**special, **mps.special_kernels(), **mps.always_on_the_cpu(functions)}
     for full, function in functions.items():
-        kernel = special.get(full)
-        if full in ("_pin_memory", "is_pinned") and not function.cuda:
+        by_hand = special.get(full)
+        if full in ("_pin_memory", "is_pinned") and not function.there:
             continue  # an affair of the hooks, since torch 2.5
-        if kernel is None and not function.cuda:
+        if by_hand is None and not function.there:
             continue
         packet = getattr(torch.ops.aten, function.name, None)
         operation = getattr(packet, function.overload or "default", None)
-        if kernel is None and operation is not None and _runs_on_cpu(operation):
+        kernel = None
+        if operation is not None and by_hand is not None:
+            kernel = natively(by_hand, operation)
+        elif operation is not None and _runs_on_cpu(operation):
             kernel = make_kernel(operation, function)
-        if kernel is None or operation is None:
+        if kernel is None:
             missing.append(full)
             continue
         try:
             library.impl(full, kernel)
         except Exception as error:  # torch has no one type for "this cannot be registered"
             missing.append(f"{full}: {error}")
-    no_cuda = frozenset(
-        f"aten::{full}" for full, function in functions.items() if _cpu_only(function.dispatch)
-    )
-    _refuse("CUDA", "operator {} has no simulated CUDA kernel", no_cuda)
-    for key in ("SparseCUDA", "SparseCsrCUDA"):
+    own = machine.key
+    if own == "MPS":
+        mps.install_attention()
+        _fall_back(own, mps.fallback(functions))
+    else:
+        recurrent.install()
+        no_cuda = frozenset(
+            f"aten::{full}" for full, function in functions.items() if _cpu_only(function.dispatch)
+        )
+        _refuse(own, "operator {} has no simulated CUDA kernel", no_cuda)
+    for key in (f"Sparse{own}", f"SparseCsr{own}"):
         _install_sparse(key, functions)
-    for key in ("SparseCUDA", "SparseCsrCUDA", "QuantizedCUDA", "NestedTensorCUDA"):
-        _refuse(key, "operator {} on " + key + " tensors has no simulated CUDA kernel")
+    others = ("QuantizedCUDA", "NestedTensorCUDA") if own == "CUDA" else ()
+    for key in (f"Sparse{own}", f"SparseCsr{own}", *others):
+        _refuse(key, "operator {} on " + key + f" tensors has no simulated {own} kernel")
     return tuple(missing)
 
 
@@ -65,7 +77,7 @@ def _install_sparse(key: str, functions: Mapping[str, NativeFunction]) -> None:
         )
         if key not in function.dispatch or operation is None:
             continue
-        if has_kernel(operation, key.replace("CUDA", "CPU")):
+        if has_kernel(operation, key.replace(machine.key, "CPU")):
             library.impl(full, make_sparse_kernel(operation, function, key))
 
 
@@ -89,6 +101,10 @@ def _refuse(key: str, what: str, lacking: frozenset[str] = frozenset()) -> None:
             raise lacks(full, key)
         raise SimulationUnsupported(what.format(operation))
 
+    _fall_back(key, fallback)
+
+
+def _fall_back(key: str, fallback: Callable[..., Any]) -> None:
     library = torch.library.Library("_", "IMPL", key)
     if not hasattr(library, "fallback"):  # torch 2.4: its own "Could not run" stands for it, see errors.py
         return

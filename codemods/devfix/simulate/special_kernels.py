@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import determinism, dtypes, memory
+from devfix.simulate import determinism, dtypes, memory, mps, sync_batch_norm
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias, to_cuda
 from devfix.simulate.device_checks import iterator_error, tensors, wrapper_error
-from devfix.simulate.kernels import CPU, Key, natively
+from devfix.simulate.kernels import CPU, Key
 from devfix.simulate.machine import (
     check_fork,
     check_ordinal,
@@ -40,7 +40,6 @@ def _refuse_pinned(pin_memory: bool | None) -> None:
         raise RuntimeError("Only dense CPU tensors can be pinned")
 
 
-@natively
 def _empty(
     size: Any,
     *,
@@ -52,12 +51,12 @@ def _empty(
 ) -> Any:
     check_fork()
     _refuse_pinned(pin_memory)
-    memory.check_room(size, dtype)
+    if machine.kind == "cuda":
+        memory.check_room(size, dtype)
     made = aten.empty.memory_format(size, dtype=dtype, device=CPU, memory_format=memory_format)
     return to_cuda(made, _index(device))
 
 
-@natively
 def _empty_strided(
     size: Any,
     stride: Any,
@@ -69,11 +68,11 @@ def _empty_strided(
 ) -> Any:
     check_fork()
     _refuse_pinned(pin_memory)
-    memory.check_room(size, dtype)
+    if machine.kind == "cuda":
+        memory.check_room(size, dtype)
     return to_cuda(aten.empty_strided.default(size, stride, dtype=dtype, device=CPU), _index(device))
 
 
-@natively
 def _zero_tensor(
     size: Any,
     *,
@@ -86,21 +85,26 @@ def _zero_tensor(
     return to_cuda(aten.zeros.default(size, dtype=dtype, device=CPU), _index(device))
 
 
-@natively
 def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
     stats.kernels += 1
     check_process()
-    if machine.sync_debug and self.is_cuda != src.is_cuda and not non_blocking:
-        synchronizes()
-    target = cpu_alias(self) if self.is_cuda else self
-    source = cpu_alias(src) if src.is_cuda else src
-    if self.is_cuda:
+    if machine.here(self) != machine.here(src):
+        host = src if machine.here(self) else self
+        if machine.capture is not None and not host.is_pinned():
+            raise RuntimeError(
+                "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
+                "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
+            )
+        if not non_blocking:
+            synchronizes()
+    target = cpu_alias(self) if machine.here(self) else self
+    source = cpu_alias(src) if machine.here(src) else src
+    if machine.here(self):
         check_ordinal(self.get_device())
     aten.copy_.default(target, source, False)
     return self
 
 
-@natively
 def _resize(self: Any, size: Any, *, memory_format: Any = None) -> Any:
     if tuple(self.shape) == tuple(size):
         return self
@@ -125,7 +129,6 @@ def _resize(self: Any, size: Any, *, memory_format: Any = None) -> Any:
     return adopt(self, new)
 
 
-@natively
 def _set_empty(self: Any) -> Any:
     return adopt(self, aten.empty.memory_format([0], dtype=self.dtype, device=CPU))
 
@@ -134,7 +137,6 @@ def _record_stream(self: Any, s: Any) -> None:
     return None
 
 
-@natively
 def _pin_memory(self: Any, device: Any = None) -> Any:
     """Up to torch 2.4 pinning is a kernel; tensor_types.py keeps the address of what it gives."""
     return aten.clone.default(self)
@@ -171,14 +173,14 @@ def _never(*arguments: Any, **named: Any) -> bool:
 def _convolution_like(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
-    @natively
     def kernel(*arguments: Any, **named: Any) -> Any:
         check_process()
         found = [tensor for argument in arguments for tensor in tensors(argument)]
-        index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
-        if name == "convolution" and arguments[0].is_cuda:
-            _check_cudnn(*arguments[:3])
-        if any(not tensor.is_cuda or tensor.get_device() != index for tensor in found):
+        index = next(tensor.get_device() for tensor in found if machine.here(tensor))
+        if name == "convolution":
+            check = mps.check_convolution if machine.kind == "mps" else _check_cudnn
+            check(*arguments[:3])
+        if any(not machine.here(tensor) or tensor.get_device() != index for tensor in found):
             stats.mixed += 1
             # CPU input and cuda weight: not cuDNN on a GPU either, so torch's own code speaks.
             return operation._op_dk(Key.CompositeExplicitAutograd, *arguments, **named)
@@ -191,6 +193,8 @@ def _convolution_like(name: str) -> Callable[..., Any]:
 
 def _check_cudnn(input: Any, weight: Any, bias: Any) -> None:
     """A GPU has cuDNN: Convolution.cpp, ConvBackend::Cudnn, check_input_same_type_as_parameters."""
+    if not input.is_cuda:
+        return
     parameters = [(name, t) for name, t in (("weight", weight), ("bias", bias)) if isinstance(t, Tensor)]
     for name, tensor in parameters:
         if tensor.type() != input.type():
@@ -214,7 +218,6 @@ def _check_cudnn(input: Any, weight: Any, bias: Any) -> None:
 def _softmax(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
-    @natively
     def kernel(self: Any, dim: int, half_to_float: bool) -> Any:
         stats.kernels += 1
         tensor = cpu_alias(self)
@@ -230,7 +233,6 @@ def _softmax(name: str) -> Callable[..., Any]:
 def _softmax_backward(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
-    @natively
     def kernel(grad: Any, output: Any, dim: int, input_dtype: Any) -> Any:
         stats.kernels += 1
         if grad.device != output.device:
@@ -248,7 +250,6 @@ def _softmax_backward(name: str) -> Callable[..., Any]:
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
     """An operation of CUDA's, written with CPU operations."""
 
-    @natively
     def kernel(*arguments: Any, **named: Any) -> Any:
         def lower(value: Any) -> Any:
             return cpu_alias(value) if isinstance(value, Tensor) else value
@@ -258,7 +259,7 @@ def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
         if function.__name__ in determinism.ALERTS:
             determinism.check(function.__name__, bound)
         found = [t for value in [*arguments, *named.values()] for t in tensors(value)]
-        index = next(tensor.get_device() for tensor in found if tensor.is_cuda)
+        index = next(tensor.get_device() for tensor in found if machine.here(tensor))
         common = found[0].device
         for number, tensor in enumerate(found):
             if tensor.device != common:
@@ -360,6 +361,7 @@ def special_kernels() -> dict[str, Callable[..., Any]]:
         _fused_dropout,
         _masked_scale,
         histc,
+        *sync_batch_norm.KERNELS,
     )
     return {
         "empty.memory_format": _empty,

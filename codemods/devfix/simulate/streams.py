@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from devfix.simulate.devices import device_index
-from devfix.simulate.errors import SimulationUnsupported, lacks
-from devfix.simulate.machine import check_ordinal, machine
+from devfix.simulate.errors import lacks
+from devfix.simulate.machine import check_ordinal, machine, not_capturing
 
 _numbers = itertools.count(1)
 _current = threading.local()
@@ -43,10 +43,14 @@ class Stream:
         pass
 
     def synchronize(self) -> None:
-        pass
+        not_capturing()
 
     def query(self) -> bool:
+        not_capturing()
         return True
+
+    def is_capturing(self) -> bool:
+        return machine.capture is not None
 
     def record_event(self, event: Event | None = None) -> Event:
         event = event or Event()
@@ -114,10 +118,11 @@ class Event:
         pass
 
     def query(self) -> bool:
+        not_capturing()
         return True
 
     def synchronize(self) -> None:
-        pass
+        not_capturing()
 
     def elapsed_time(self, end: Event) -> float:
         if not (self.timing and end.timing):
@@ -154,17 +159,6 @@ class StreamContext:
         return self.device.__exit__(*error)
 
 
-class CUDAGraph:
-    """torch.cuda.CUDAGraph: refused."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        raise SimulationUnsupported("CUDA graphs are not simulated")
-
-
-class graph(CUDAGraph):
-    """torch.cuda.graph: refused."""
-
-
 def _record_stream(self: Any, stream: Any) -> None:
     if not self.is_cuda:
         raise lacks("aten::record_stream", "CPU")
@@ -195,8 +189,3 @@ def install() -> None:
     torch.Tensor.record_stream = lambda self, stream: _record_stream(self, stream)
     cuda.set_sync_debug_mode = lambda mode: _set_sync_debug_mode(mode)
     cuda.get_sync_debug_mode = lambda: machine.sync_debug
-    cuda.is_current_stream_capturing = lambda: False
-    cuda.graphs.is_current_stream_capturing = lambda: False
-    cuda.CUDAGraph = cuda.graphs.CUDAGraph = CUDAGraph
-    cuda.graph = cuda.graphs.graph = graph
-    cuda.make_graphed_callables = lambda function, *arguments, **named: function

@@ -59,7 +59,7 @@ class Told:
     """What one process of the run has told about itself. `errors`: the uncaught one, then its causes."""
 
     pid: int
-    place: str = ""  # "cuda (simulated)", "cuda (NAME)" or "cpu"
+    place: str = ""  # "cuda (simulated)", "mps (simulated)", "cuda (NAME)" or "cpu"
     torch: str = ""
     kernels: int = 0
     refusal: str = ""  # what the simulator could not do, if anything
@@ -100,7 +100,7 @@ class Ended:
         """Why nothing follows from how the program ended; empty where something does."""
         for told in self.told:
             if told.cannot:
-                return f"cannot simulate CUDA devices: {told.cannot}"
+                return f"cannot simulate devices: {told.cannot}"
         if self.code is None:
             return "it took too long"
         if self.crashed:
@@ -123,7 +123,7 @@ def run(
     command: Sequence[str],
     devices: int = 1,
     *,
-    cpu: bool = False,
+    device: str = "cuda",
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     seconds: float | None = None,
@@ -134,7 +134,7 @@ def run(
 ) -> Ended:
     """Run a command whose Python processes have simulated devices; raises OSError if it cannot start.
 
-    `cpu`: they see no CUDA at all instead. `capture` takes its output and gives it no input; otherwise
+    `device` is "cuda", "mps" or "cpu", for none at all. `capture` takes its output and gives it no input; otherwise
     it has ours, and Ctrl-C and SIGTERM are its affair. After `seconds` it is killed, with all that it has
     started. `limits` is called in the new process before the command, with the
     folder of the reports. With `keep_going`, device errors are noted as `seen` and carried out;
@@ -142,7 +142,7 @@ def run(
     """
     folder = tempfile.mkdtemp(prefix="devfix-run-")
     try:
-        made = environment(devices, folder, cpu=cpu, base=env, keep_going=keep_going, copies=copies)
+        made = environment(devices, folder, device=device, base=env, keep_going=keep_going, copies=copies)
         started = _start(command, made, cwd, folder, capture, limits)
         with contextlib.nullcontext() if capture else _signals_to(started):
             code = _wait(started, seconds)

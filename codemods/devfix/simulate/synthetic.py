@@ -262,7 +262,7 @@ class _Calls:
 
         ended = run(
             [sys.executable, "-c", _MAIN, json.dumps(request), answer],
-            cpu=cpu or fake,
+            device="cpu" if cpu or fake else "cuda",
             cwd=os.path.join(copied, os.path.relpath(os.path.realpath(os.curdir), self.root)),
             env=env,
             seconds=left,

@@ -49,12 +49,17 @@ def _new(cls: Any, *arguments: Any, **named: Any) -> Any:
 
 
 def install() -> None:
+    _install_storage()
+    _install_pinning()
+    if machine.kind == "cuda":
+        _install_legacy()
+
+
+def _install_legacy() -> None:
     for name, dtype in _LEGACY.items():
         members = {"__new__": _new, "dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"}
         setattr(torch.cuda, name, _TensorType(name, (), members))
     _install_conversions()
-    _install_storage()
-    _install_pinning()
 
 
 def _named(text: str) -> Any:
@@ -94,7 +99,7 @@ def _install_storage() -> None:
 
     def new(cls: Any, *arguments: Any, **named: Any) -> Any:
         device = named.get("device")
-        if device is not None and torch.device(device).type == "cuda":
+        if device is not None and torch.device(device).type == machine.kind:
             size = arguments[0] if arguments and isinstance(arguments[0], int) else named.get("size", 0)
             return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
         return original(cls, *arguments, **named)
@@ -102,18 +107,19 @@ def _install_storage() -> None:
     resize = storage.resize_
 
     def resize_(self: Any, size: int) -> Any:
-        if self.device.type != "cuda":
+        if self.device.type != machine.kind:
             return resize(self, size)
         if size > self.nbytes():
-            raise SimulationUnsupported("a storage on cuda cannot grow")
+            raise SimulationUnsupported("a storage on a device cannot grow")
         return self  # memory that is given up early, as FSDP does, may as well be kept
 
     def share(self: Any, *arguments: Any, **named: Any) -> Any:
-        raise SimulationUnsupported("cuda tensors cannot be sent to another process (CUDA IPC)")
+        raise SimulationUnsupported("storages on cuda cannot be sent to another process")
 
     storage.__new__ = staticmethod(new)
     storage.resize_ = resize_
-    storage._share_cuda_ = storage._new_shared_cuda = share
+    if machine.kind == "cuda":
+        storage._share_cuda_ = storage._new_shared_cuda = share
 
 
 def _install_pinning() -> None:

@@ -144,7 +144,7 @@ class Copies:
         return run(
             words,
             devices,
-            cpu=cpu,
+            device="cpu" if cpu else "cuda",
             cwd=cwd,
             env=env,
             seconds=self.seconds,

@@ -100,10 +100,10 @@ def _again(func: Any, name: str, args: Any, named: Any, error: Exception) -> Cal
         recording.note(name, error, found, CPU, args)
         return lambda: args[0]
     if what == "half-loss":
-        recording.note(name, error, [], torch.device("cuda", current_device()), args)
+        recording.note(name, error, [], machine.device(current_device()), args)
         return lambda: _in_full(func, args, named)
     if what in ("no-cuda", "ordinal") or _FORKED.search(text):
-        there = torch.device("cuda", 0) if what == "ordinal" and machine.devices else CPU
+        there = _instead_of(what)
         recording.note(name, error, found, there)
         if name == "cuda":
             return lambda: _moved(args[0], there)
@@ -119,6 +119,12 @@ def _again(func: Any, name: str, args: Any, named: Any, error: Exception) -> Cal
     return lambda: func(*_on(device, args), **_on(device, named))
 
 
+def _instead_of(what: str) -> Any:
+    """The device that is meant, where one is named that is not there."""
+    another = machine.devices and (what == "ordinal" or machine.kind != "cuda")
+    return machine.device(0) if another else CPU
+
+
 def _in_full(func: Any, args: Any, named: Any) -> Any:
     """A call without autocast; what it is given in half precision becomes float32."""
 
@@ -126,7 +132,7 @@ def _in_full(func: Any, args: Any, named: Any) -> Any:
         half = isinstance(one, Tensor) and one.dtype in (torch.float16, torch.bfloat16)
         return one.float() if half else one
 
-    with torch.autocast("cuda", enabled=False):
+    with torch.autocast(machine.kind, enabled=False):
         return func(*tree_map(full, args), **tree_map(full, named))
 
 
@@ -224,6 +230,6 @@ def carry_on(name: str, error: Exception, arguments: Sequence[Any]) -> bool:
     if getattr(_inside, "depth", 0) or not is_of_devices(str(error)):
         return False
     found = list(histories.tensors(list(arguments)))
-    there = [one.device for one in found if one.is_cuda]
-    recording.note(name, error, found, there[0] if there else torch.device("cuda", current_device()))
+    there = [one.device for one in found if machine.here(one)]
+    recording.note(name, error, found, there[0] if there else machine.device(current_device()))
     return True

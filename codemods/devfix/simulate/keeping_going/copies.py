@@ -44,7 +44,7 @@ def note(name: str, arguments: Any, result: Any) -> None:
     if line is None:
         return
     key = name.strip("_"), line
-    if tensor.is_cuda:
+    if not tensor.is_cpu:
         _reads[key] += 1
         _about[key] = str(tensor.device), tuple(tensor.shape)
         return

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from devfix.errors.messages import kind_of
 from devfix.simulate.keeping_going import histories, recording
 from devfix.simulate.keeping_going.carrying_out import CPU, KeepGoing, is_of_devices
-from devfix.simulate.machine import current_device
+from devfix.simulate.machine import current_device, machine
 
 _COLLECTIVES = (
     *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "gather", "scatter"),
@@ -66,7 +66,7 @@ def _with_a_type(original: Any, arguments: tuple[Any, ...], named: dict[str, Any
     def type_of(value: Any) -> Any:
         return torch.device(value).type if isinstance(value, (torch.device, str)) else value
 
-    recording.note("autocast", error, [], torch.device("cuda") if torch.cuda.is_available() else CPU)
+    recording.note("autocast", error, [], machine.device(0) if machine.devices else CPU)
     place = [*arguments[:1], *map(type_of, arguments[1:2]), *arguments[2:]]
     for name in ("device_type", "device"):
         if name in named:
@@ -98,7 +98,7 @@ def _over_the_device(
 ) -> Any:
     """A collective of NCCL is done with copies on the device; what it has written comes back."""
     found = list(histories.tensors((arguments, named)))
-    device = torch.device("cuda", current_device())
+    device = machine.device(current_device())
     recording.note(original.__name__, error, found, device)
     copies = {id(one): one.detach().to(device) for one in found}
     arguments, named = tree_map(lambda one: copies.get(id(one), one), (arguments, named))

@@ -27,10 +27,10 @@ import torch
 from torch.utils._device import _device_constructors
 
 from devfix.simulate.keeping_going.lines import frames
+from devfix.simulate.machine import machine
 from devfix.simulate.processes import PLACE
 
 wanted = bool(os.environ.get(PLACE))
-_DEVICE = torch.device("cuda", 0)
 _SIMULATE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _HERE = os.getcwd()
 _MOST = 50  # values of an object, a list or a dict that are looked at
@@ -111,7 +111,7 @@ def placed(function: Any, named: dict[str, Any]) -> dict[str, Any]:
         caller = caller.f_back
     if caller is None or not of_tests(caller.f_code.co_filename):
         return named
-    return named if any(name in named for name in _OTHERWISE) else {**named, "device": _DEVICE}
+    return named if any(name in named for name in _OTHERWISE) else {**named, "device": machine.device(0)}
 
 
 def asked_for() -> bool:
@@ -184,11 +184,13 @@ def settle(mode: AbstractContextManager[Any] | None = None) -> None:
 def _place(module: Any) -> None:
     _settled.add(module)
     places = {one.device for one in (*module.parameters(), *module.buffers())}
-    if not places <= {torch.device("cpu"), _DEVICE} or any(one in _moved for one in module.modules()):
+    if not places <= {torch.device("cpu"), machine.device(0)} or any(
+        one in _moved for one in module.modules()
+    ):
         return
     _placing.now = True
     try:
-        module.to(_DEVICE)
+        module.to(machine.device(0))
     except (RuntimeError, NotImplementedError):  # quantized ones, and others that cannot be moved
         return
     finally:
