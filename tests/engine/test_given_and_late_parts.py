@@ -908,9 +908,29 @@ def test_positions():
 """
 
 
+BOXES = """
+import torch
+def paste(masks, boxes):
+    if not isinstance(boxes, torch.Tensor):
+        boxes = boxes.tensor
+    for part in torch.chunk(torch.arange(len(masks), device=boxes.device), 2):
+        masks[part] = boxes[part].sum(1)
+    return masks
+"""
+USES_BOXES = """
+import torch
+from lib import paste
+def test_paste():
+    there = torch.ones(2, device=torch.ones(1).device)
+    assert paste(torch.ones(4), GIVEN).shape == (4,)
+"""
+
+
 @pytest.mark.parametrize(
     ("lib", "uses", "quiet"),
     [
+        (BOXES, USES_BOXES.replace("GIVEN", "torch.rand(4, 4)"), True),
+        (BOXES, USES_BOXES.replace("GIVEN", 'torch.rand(4, 4, device="cuda")'), False),
         (SCORE, USES_SCORE.replace("MADE", 'SimpleNamespace(device="cpu", rank=0)'), True),
         (SCORE, USES_SCORE.replace("MADE", 'Namespace(device="cpu")'), True),
         (SCORE, USES_SCORE.replace("MADE", 'SimpleNamespace(device="cuda")'), False),
@@ -918,7 +938,16 @@ def test_positions():
         (POSITIONS.replace("KINDS", "(float, int)"), USES_POSITIONS.replace("GIVEN", "1"), True),
         (POSITIONS.replace("KINDS", "int"), USES_POSITIONS.replace("GIVEN", "load()"), False),
     ],
-    ids=["cpu", "argparse", "cuda", "a number", "a number, of several types", "anything"],
+    ids=[
+        "a tensor",
+        "one of cuda",
+        "cpu",
+        "argparse",
+        "cuda",
+        "a number",
+        "a number, of several types",
+        "anything",
+    ],
 )
 def test_what_a_caller_in_another_file_passes(tmp_path: Path, lib: str, uses: str, quiet: bool) -> None:
     """The attributes of a namespace are followed, and a number is no tensor."""

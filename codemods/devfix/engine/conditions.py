@@ -265,6 +265,8 @@ class Conditions(Devices):
             return Test(True)  # what else is among its elements has no place
         if not tensor or not isinstance(at, ast.Name):
             return None
+        if value.kind == TENSOR and not value.assumed and (value.links or self.where(value).on_host):
+            return Test(True)  # it was made in view
         made = self._one((id(self.function), f"tensor {at.id}"))
         if value.kind == UNKNOWN:
             made.true_names[at.id] = value if movable else value.but(kind=TENSOR)
