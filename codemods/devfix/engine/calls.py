@@ -47,6 +47,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
+from devfix.models.loader import public
 
 MAX_DEPTH = 6
 
@@ -253,7 +254,7 @@ class Calls(ModuleRuns):
             self._fields(cell, owner, arguments)
         if is_average(owner.name) and not speaks_of(owner, "to", "cuda", "device"):
             self.copied_beside(node, arguments)
-        if any(self.models.layer(base) == "scatters" for base in owner.outside):
+        if any(self.models.layer(public(base)) == "scatters" for base in owner.outside):
             made = made.but(role="scatters")
         elif what == "module" and not self.analysis.classes.has_state(self.state, cell, owner):
             made = made.but(role="stateless")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from devfix.documents.installed import data
 
 TENSOR_METHOD = "Tensor."
-_OF_FILE = re.compile(r"^torch\.nn\.modules\.\w+\.(?=[A-Z])")
+_OF_FILE = re.compile(r"^torch\.nn\.(?:modules\.|(parallel\.))\w+\.(?=[A-Z])")
 _CALLS = frozenset(
     {
         "make",
@@ -65,7 +65,7 @@ _PROCESSES = frozenset(
 
 def public(dotted: str) -> str:
     """The name of a layer of torch as the models have it: also of one that is imported from the file it stands in."""
-    return _OF_FILE.sub("torch.nn.", dotted)
+    return _OF_FILE.sub(lambda found: f"torch.nn.{found[1] or ''}", dotted)
 
 
 class Row(NamedTuple):

@@ -9,15 +9,18 @@ from functools import cached_property
 from devfix.smoke import numbers, same_number
 
 _CLOCK = re.compile(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b")
-_WARNING = re.compile(r"^.*:\d+: \w*Warning: .*\n(?:  .*\n)?", re.MULTILINE)
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
+_WARNING = re.compile(r":\d{1,9}: \w{0,99}Warning: ")
 
 
 def printed(output: str) -> list[str]:
     """The numbers of an output, but those of Python's warnings, of lines that were written over, and of clocks."""
-    for pattern in (_WARNING, _OVERWRITTEN, _CLOCK):
-        output = pattern.sub("", output)
-    return numbers(output)
+    kept, warned = [], False
+    for line in output.replace("\r\n", "\n").split("\n"):
+        line = line.rpartition("\r")[2]
+        shown, warned = warned and line.startswith("  "), _WARNING.search(line) is not None
+        if not (warned or shown):  # the line that warned
+            kept.append(line)
+    return numbers(_CLOCK.sub("", "\n".join(kept)))
 
 
 class Reference:
