@@ -955,3 +955,25 @@ def test_what_a_caller_in_another_file_passes(tmp_path: Path, lib: str, uses: st
     (tmp_path / "test_lib.py").write_text(uses)
     found = devfix.check(tmp_path, settings=False).findings
     assert (not found) is quiet
+
+
+@pytest.mark.parametrize("base", ["nn.Module", "nn.ReLU", "nn.CrossEntropyLoss"])
+def test_no_fix_asks_one_of_two_modules_for_parameters_that_it_lacks(base: str) -> None:
+    """The fix made `next(self.criterion.parameters()).device`, which raises StopIteration on the CPU as well."""
+    code = f"""
+from torch.utils.data import DataLoader
+class Spread({base}):
+    def forward(self, inputs, *targets):
+        return (inputs - targets[0]).mean()
+class Trainer:
+    def __init__(self, args, data):
+        self.loader = DataLoader(data)
+        self.criterion = nn.CrossEntropyLoss()
+        if args.cuda:
+            self.criterion = Spread().cuda()
+    def train(self, model):
+        for image, target in self.loader:
+            self.criterion(model(image), target).backward()
+"""
+    found = devfix.check(source=HEAD + code, settings=False).findings
+    assert not any("self.criterion.parameters()" in str(one.fix) for one in found)

@@ -12,7 +12,7 @@ from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
-from devfix.engine.state import State
+from devfix.engine.state import EMPTY, State
 from devfix.engine.uses import Uses, brought_back, handed_or_moved
 from devfix.engine.values import (
     BATCH,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
 
 Node = ast.AST
-# Roles of modules without parameters, of which none can say where they are; a weighted loss has a buffer only.
-_EMPTY = frozenset({"bare", "loss", "stateless", "weighted"})
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
 MAX_TERMS, MAX_OWN_TERMS = 64, 128  # of all functions that are running, of one
 MAX_NAMES = 500  # of a function, that are looked at for terms
@@ -299,7 +297,7 @@ class Frame(ABC):
             found[text] = Term(text, "device", self.state.resolve(value.place), value.assumed)
         elif value.kind == NUMBER and value.role == LOCAL:
             found[text] = Term(text, "device", of_process(LOCAL), value.assumed)
-        elif value.kind == TENSOR or (value.kind == MODULE and value.role not in _EMPTY):
+        elif value.kind == TENSOR or (value.kind == MODULE and value.role not in EMPTY):
             place = self.where(value)
             if place.kind != "unknown":
                 found[text] = Term(text, "tensor" if value.kind == TENSOR else "module", place, value.assumed)

@@ -12,6 +12,9 @@ from devfix.layered import Layered
 Cell = object  # of a module or an object: the place of its making, made unique
 
 MAX_NESTING = 24  # of modules in modules
+# Roles of modules without parameters, of which none can say where they are; a weighted loss has a buffer only, and of
+# two modules one may have none (`partly`).
+EMPTY = frozenset({"bare", "loss", "stateless", "weighted", "partly"})
 _TELLING = frozenset({DEVICE, TENSOR, MODULE, OBJECT})
 _stamps = count(1)
 
@@ -207,7 +210,10 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
         cell = ("either", old.ref, new.ref)
         one, other = a.where(old), b.where(new)
         links = _made_on_either(old.links, one, new.links, other)
-        role = old.role if old.role == new.role else ""
+        roles = {old.role, new.role}
+        role = old.role if len(roles) == 1 else "partly" if roles & EMPTY else ""
+        if len(roles) > 1 and roles <= EMPTY - {"weighted", "partly"}:
+            role = "stateless"
         if "scatters" in (old.role, new.role) and not (other if old.role == "scatters" else one).on_device:
             role = "scatters"  # what is on a device spreads its inputs
         if one != other:
