@@ -914,14 +914,24 @@ def paste(masks, boxes):
     if not isinstance(boxes, torch.Tensor):
         boxes = boxes.tensor
     for part in torch.chunk(torch.arange(len(masks), device=boxes.device), 2):
-        masks[part] = boxes[part].sum(1)
+        print(masks[part, None].sum() + boxes[part].sum())
     return masks
+"""
+WRAPPED = "Boxes(torch.tensor(load()).reshape(-1, 4))"
+HOLDER = """
+class Boxes:
+    def __init__(self, tensor):
+        if not isinstance(tensor, torch.Tensor):
+            tensor = torch.as_tensor(tensor, device=torch.device("cpu"))
+        else:
+            tensor = tensor.to(torch.float32)
+        self.tensor = tensor
 """
 USES_BOXES = """
 import torch
 from lib import paste
 def test_paste():
-    there = torch.ones(2, device=torch.ones(1).device)
+    there = torch.ones(2, device="cuda" if torch.cuda.is_available() else "cpu")
     assert paste(torch.ones(4), GIVEN).shape == (4,)
 """
 
@@ -930,6 +940,7 @@ def test_paste():
     ("lib", "uses", "quiet"),
     [
         (BOXES, USES_BOXES.replace("GIVEN", "torch.rand(4, 4)"), True),
+        (BOXES + HOLDER, USES_BOXES.replace("paste\n", "Boxes, paste\n", 1).replace("GIVEN", WRAPPED), True),
         (BOXES, USES_BOXES.replace("GIVEN", 'torch.rand(4, 4, device="cuda")'), False),
         (SCORE, USES_SCORE.replace("MADE", 'SimpleNamespace(device="cpu", rank=0)'), True),
         (SCORE, USES_SCORE.replace("MADE", 'Namespace(device="cpu")'), True),
@@ -940,6 +951,7 @@ def test_paste():
     ],
     ids=[
         "a tensor",
+        "an object",
         "one of cuda",
         "cpu",
         "argparse",

@@ -28,6 +28,7 @@ from devfix.engine.values import (
     UNKNOWN,
     Value,
 )
+from devfix.models import torch_api
 
 CUDA_THERE = "torch.cuda.is_available()"
 _TRUE_KINDS = frozenset({MODULE, FUNCTION, CLASS, LOADER, OBJECT, DEVICE})
@@ -270,10 +271,15 @@ class Conditions(Devices):
         made = self._one((id(self.function), f"tensor {at.id}"))
         if value.kind == UNKNOWN:
             made.true_names[at.id] = value if movable else value.but(kind=TENSOR)
-        elif value.kind in (NUMBER, TEXT, NONE, MODULE):
+        elif value.kind in (NUMBER, TEXT, NONE, MODULE) or self._is_plain_object(value):
             return Test(False)
         made.false_names[at.id] = Value(UNKNOWN)
         return made
+
+    def _is_plain_object(self, value: Value) -> bool:
+        """Is it of a class in view that derives from nothing that could be a tensor?"""
+        owner = value.bound.ref if value.kind == OBJECT and value.bound is not None else None
+        return isinstance(owner, Class) and all(base in torch_api.PLAIN_BASES for base in owner.outside)
 
     def _asks_for_move(self, node: ast.Call) -> bool:
         """`hasattr(x, "to")`"""

@@ -134,7 +134,8 @@ _SIZED = frozenset(
 )
 
 
-_SILENT = frozenset(
+# Kinds of nodes that say nothing of names by themselves; most nodes are of these.
+_PLAIN_NODES = frozenset(
     {ast.Name, ast.Constant, ast.arg, ast.keyword, ast.Return, ast.Tuple, ast.BinOp, ast.Compare}
 )
 
@@ -164,7 +165,7 @@ class Uses:
         dotted = function.file.dotted
         find = models().function
         for node in function.nodes:
-            if node.__class__ in _SILENT:
+            if node.__class__ in _PLAIN_NODES:
                 continue
             if isinstance(node, ast.Attribute):
                 if node.attr in ("device", "cuda", "is_cuda"):

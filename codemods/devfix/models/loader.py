@@ -29,20 +29,8 @@ _CALLS = frozenset(
 )
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset(
-    {
-        "bare",
-        "loss",
-        "container",
-        "wrapper",
-        "scatters",
-        "owner",
-        "copies",
-        "runs",
-        "unseen",
-        "several",
-        "record",
-    }
-)
+    {"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several", "record"}
+)  # fmt: skip
 _TYPED = frozenset({"context", "keeps"})
 _CLASSES = ("module", "items", "pairs", "not")  # rows with patterns
 _PLAIN = (

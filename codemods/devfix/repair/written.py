@@ -114,7 +114,8 @@ def bound_around(source: Source, node: ast.AST, written: ast.expr) -> bool:
 
 def named_in(node: ast.expr) -> set[str]:
     """The names, attributes and items whose values an expression has, not only their shapes: `x.shape`, `len(x)`."""
-    found, todo = set(), [node]
+    found: set[str] = set()
+    todo: list[ast.AST] = [node]
     while todo:
         one = todo.pop()
         if isinstance(one, ast.Attribute) and one.attr in _SHAPES:
@@ -123,7 +124,7 @@ def named_in(node: ast.expr) -> set[str]:
             continue
         if isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)):
             found.add(ast.unparse(one))
-        todo += ast.iter_child_nodes(one)  # type: ignore[arg-type]
+        todo += ast.iter_child_nodes(one)
     return found
 
 

@@ -190,19 +190,8 @@ def install_attention() -> None:
         keep(library)
 
 
-def _whole_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    **named: Any,
-) -> Any:
-    made = aten._scaled_dot_product_attention_math.default(
-        query, key, value, attn_mask, dropout_p, is_causal, **named
-    )
-    return made[0]
+def _whole_attention(*arguments: Any, **named: Any) -> Any:
+    return aten._scaled_dot_product_attention_math.default(*arguments, **named)[0]
 
 
 def _lowered(values: Sequence[Any]) -> list[Any]:
