@@ -428,8 +428,13 @@ def test_a_notebook(folder: Path) -> None:
     ]  # fmt: skip
     notebook = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
     (folder / "train.ipynb").write_text(notebook)
+    outside = folder.parent / "outside.txt"
+    outside.write_text("of somebody else")
+    (folder / "train.ipynb.py").symlink_to(outside)
     done = _devfix(folder, "repair", "--write", "--", "python", "train.ipynb")
     assert done.returncode == 0, done.stderr
+    assert outside.read_text() == "of somebody else"
+    (folder / "train.ipynb.py").unlink()
     fixed = notebook.replace("torch.ones(2)\\n", "torch.ones(2, device=device)\\n")
     assert (folder / "train.ipynb").read_text() == fixed != notebook
     assert sorted(os.listdir(folder)) == ["train.ipynb"]

@@ -264,3 +264,18 @@ def test_random_numbers_that_can_be_compared(repository: Path, tmp_path: Path) -
         pytest.skip(there.unchecked)
     assert (there.code, here.code) == (0, 0) and here.output.startswith("[")
     assert there.output == here.output
+
+
+def test_a_link_is_not_written_through(tmp_path: Path) -> None:
+    root, outside = tmp_path / "repository", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "one.py").write_text("print(1)\n")
+    (root / "one.py").symlink_to(outside / "one.py")
+    (root / "parts").symlink_to(outside)
+    copies = Copies(str(root), "", str(tmp_path / "copies"))
+    ended = copies.run(command(["python", "one.py"]), "after", {str(root / "one.py"): b"print(2)\n"}, 1)
+    assert ended.code == 0
+    with pytest.raises(OSError, match="leads out"):
+        copies.run(command(["python", "one.py"]), "after", {str(root / "parts" / "one.py"): b"print(3)\n"}, 1)
+    assert (outside / "one.py").read_text() == "print(1)\n"

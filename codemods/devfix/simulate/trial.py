@@ -123,12 +123,9 @@ class Copies:
         copy(self.root, target)
         os.makedirs(scratch)
         for path, data in changed.items():
-            to = os.path.join(target, os.path.relpath(path, self.root))
-            os.makedirs(os.path.dirname(to), exist_ok=True)
-            with open(to, "wb") as file:
-                file.write(data)
+            _put(target, os.path.relpath(path, self.root), data)
+        words = [_as_script(word, target, self.inside) for word in words]
         cwd = os.path.join(target, self.inside)
-        words = [_as_script(word, cwd) for word in words]
         env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target)), SEED: self.seed}
         if env.get("PYTHONPATH"):
             env["PYTHONPATH"] = env["PYTHONPATH"].replace(self.root, target)
@@ -154,13 +151,25 @@ class Copies:
         )
 
 
-def _as_script(word: str, folder: str) -> str:
-    """The name of a notebook in a folder as that of a script beside it, which is written: its cells of code."""
-    path = os.path.join(folder, word)
-    if not word.endswith(NOTEBOOK) or not os.path.isfile(path):
+def _put(copied: str, path: str, data: bytes) -> None:
+    """Write a file of a copy: where a link stands, it is replaced. Raises OSError if folders lead out of the copy."""
+    to = os.path.join(copied, path)
+    os.makedirs(os.path.dirname(to), exist_ok=True)
+    root = os.path.realpath(copied)
+    if os.path.commonpath([root, os.path.realpath(os.path.dirname(to))]) != root:
+        raise OSError(f"{path}: its folder is a link that leads out of the repository")
+    if os.path.islink(to):
+        os.unlink(to)
+    with open(to, "wb") as file:
+        file.write(data)
+
+
+def _as_script(word: str, copied: str, inside: str) -> str:
+    """The name of a notebook of a copy as that of a script beside it, which is written: its cells of code."""
+    path = os.path.join(inside, word)
+    if not word.endswith(NOTEBOOK) or os.path.isabs(word) or not os.path.isfile(os.path.join(copied, path)):
         return word
-    with open(f"{path}{_SCRIPT}", "w", encoding="utf-8") as file:
-        file.write(read_document(path).text)
+    _put(copied, f"{path}{_SCRIPT}", read_document(os.path.join(copied, path)).text.encode())
     return f"{word}{_SCRIPT}"
 
 
