@@ -282,7 +282,7 @@ class Net(L.LightningModule):
         return F.mse_loss(self.metric(self.layer(x)), y)
     def on_train_epoch_end(self):
         for x, y in self.train_dataloader():
-            print(self(x))
+            print(self(x.to(self.device)))
     def train_dataloader(self):
         return DataLoader(train_set, batch_size=4)
 trainer = L.Trainer(max_epochs=1)

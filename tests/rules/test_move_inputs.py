@@ -19,8 +19,29 @@ model = nn.Linear(4, 2).to(device)
 loader = DataLoader(data)
 """
 
+LIGHTNING = """\
+import lightning as L
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 2)
+"""
+
 # name: (before, after)
 CHANGED = {
+    "what a LightningModule reads from a loader itself": (
+        LIGHTNING
+        + "    def score(self, data):\n        for x, _ in DataLoader(data):\n            self.net(x)\n",
+        LIGHTNING
+        + "    def score(self, data):\n        for x, _ in DataLoader(data):\n            x = x.to(self.device)\n"
+        "            self.net(x)\n",
+    ),
+    "what a step of a LightningModule makes": (
+        LIGHTNING + "    def training_step(self, batch, index):\n        self.net.to(device)\n"
+        "        return self.net(torch.ones(4))\n",
+        LIGHTNING + "    def training_step(self, batch, index):\n        self.net.to(device)\n"
+        "        return self.net(torch.ones(4).to(device))\n",
+    ),
     "one element": (
         "for x in loader:\n    print(x.shape)\n    y = model(x)\n",
         "for x in loader:\n    x = x.to(device)\n    print(x.shape)\n    y = model(x)\n",
@@ -311,8 +332,13 @@ SILENT = {
     "a model on the CPU on purpose": "net = nn.Linear(4, 2).to('cpu')\nfor x in loader:\n    net(x)\n",
     "prepared by accelerate": "from accelerate import Accelerator\naccelerator = Accelerator()\n"
     "net, batches = accelerator.prepare(nn.Linear(4, 2), DataLoader(data))\nfor x in batches:\n    net(x)\n",
-    "inside a LightningModule": "import lightning as L\nclass Net(L.LightningModule):\n"
-    "    def training_step(self, batch, index):\n        self.net.to(device)\n        return self.net(torch.ones(4))\n",
+    "a hook that runs before Lightning moves the module": LIGHTNING
+    + "    def setup(self, stage=None):\n        for x, _ in DataLoader(data):\n            self.net(x)\n",
+    "a batch that Lightning has placed": LIGHTNING
+    + "    def validation_step(self, batch, index):\n        return self.net(batch[0])\n",
+    "a batch that is handed to Lightning's own mover": LIGHTNING
+    + "    def score(self, data):\n        for batch in DataLoader(data):\n"
+    "            batch = self.transfer_batch_to_device(batch, self.device, 0)\n            self.net(batch[0])\n",
     "a collate function": "def collate(items):\n    return model(torch.stack(items))\n",
     "a dataset": "class Data(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n"
     "        return model(torch.from_numpy(np.ones(4)))\n",

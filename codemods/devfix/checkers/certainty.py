@@ -37,7 +37,7 @@ from devfix.engine.evidence_of_modules import (
 )
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
-from devfix.engine.places import DIFFERENT, FIXED, LITERAL, OF, OWNED, VAR
+from devfix.engine.places import DIFFERENT, FIXED, LITERAL, OF, OWNED, VAR, Place
 from devfix.engine.values import (
     DATA,
     GIVEN,
@@ -79,7 +79,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "all calls in the file pass what is on the CPU"
     if of_caller and _is_built(mismatch, analysis):
         return "arguments of a constructor are mostly moved later"
-    if mismatch.anchor_place.kind == OWNED and mismatch.stray.links[0].kind == LOAD:
+    if mismatch.stray.links[0].kind == LOAD and _may_place_batches(mismatch.anchor_place):
         return "the framework that places the module may place its batches, too"
     if PATH_TAKEN in kinds:
         return "it is not known whether one run reaches both lines"
@@ -128,6 +128,13 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if not _is_made_up(mismatch) and not _on_accelerators(mismatch, analysis):
         return "only a parameter suggests that the other value may be on an accelerator"
     return ""
+
+
+def _may_place_batches(place: Place) -> bool:
+    """Does a framework place a module that is not the object itself? Of that it runs the steps alone, with batches
+    that it has placed; what a method reads from a loader, nobody places.
+    """
+    return place.kind == OWNED and not (isinstance(place.key, tuple) and place.key[0] == "self")
 
 
 def _is_moved_later(mismatch: Mismatch) -> bool:

@@ -15,6 +15,7 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
 from devfix.engine.values import DROP, LOAD, MODULE, PASS
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
+from devfix.models import frameworks
 from devfix.models.loader import models
 from devfix.names import Names, names_of
 from devfix.placing import dotted
@@ -108,8 +109,13 @@ def _handed(mismatch: Mismatch, analysis: Analysis) -> tuple[ast.expr, str] | No
 
 def _is_placed(mismatch: Mismatch, node: ast.expr, analysis: Analysis) -> bool:
     """Does a framework place what the function gets, or has a move been lost, of which another finding tells?"""
-    owner = analysis.file.of_node.get(analysis.file.source.enclosing(node, ast.ClassDef) or node)
+    source = analysis.file.source
+    owner = analysis.file.of_node.get(source.enclosing(node, ast.ClassDef) or node)
     owned = isinstance(owner, Class) and analysis.class_kind(owner) == "owned"
+    if owned and isinstance(owner, Class) and analysis.classes.is_module(owner):
+        # A module gets its steps' batches from the framework; what it reads or makes itself, nobody places.
+        within = source.enclosing(node, *_FUNCTIONS)
+        owned = within is None or frameworks.runs_before_placement(getattr(within, "name", ""))
     return owned or any(one.kind == DROP for one in mismatch.stray.links)
 
 

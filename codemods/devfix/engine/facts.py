@@ -16,7 +16,7 @@ from devfix.engine.values import Assumptions, Link, Value
 class Term:
     """An expression that is visible somewhere, and where what it names is.
 
-    `form`: device, tensor or module: how its device is written.
+    `form`: device, tensor or module: how its device is written; own: the device that a module says it is on.
     """
 
     text: str

@@ -25,6 +25,7 @@ from devfix.engine.values import (
     NUMBER,
     OBJECT,
     PASS,
+    PROVEN,
     TENSOR,
     UNKNOWN,
     Link,
@@ -286,6 +287,11 @@ class Frame(ABC):
     def _members(self, found: dict[str, Term], name: str, me: Value) -> None:
         if me.ref is None:
             return
+        owner = me.bound.ref if me.bound is not None else None
+        if isinstance(owner, Class) and any(
+            one.startswith(self.models.owners_of_device) for one in owner.outside
+        ):
+            found[f"{name}.device"] = Term(f"{name}.device", "own", self.where(me), PROVEN)
         for attribute, value in self.state.heap.attributes(me.ref):
             if len(found) >= MAX_TERMS:
                 break

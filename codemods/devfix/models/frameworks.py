@@ -5,6 +5,7 @@ What a framework owns is left alone; what it is not given still needs a move.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -152,9 +153,17 @@ OWNED_BASES = frozenset(
 # Of these, the ones that are modules; the methods that get a batch where the module is.
 OWNED_MODULES = frozenset({"LightningModule", "ComposerModel"})
 STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step"})
+# Hooks of a LightningModule that may run before it is moved: `setup`, `configure_*` and the loaders
+# (https://lightning.ai/docs/pytorch/stable/common/lightning_module.html#hooks).
+_BEFORE_PLACEMENT = re.compile(r"__init__|prepare_data|setup|configure_\w+|\w+_dataloader")
 # Code that runs in loader workers or prepares data: it stays on the CPU on purpose.
 HOST_BASES = ("Dataset", "IterableDataset", "Sampler", "BatchSampler", "DataPipe", "Collator", "Transform")
 HOST_FUNCTIONS = ("collate", "worker_init", "_transform", "preprocess", "pre_process", "prepare_data")
+
+
+def runs_before_placement(method: str) -> bool:
+    """Is a method of a module, by its name, one that a framework calls before it moves the module?"""
+    return _BEFORE_PLACEMENT.fullmatch(method) is not None
 
 
 def owns_models(name: str) -> bool:

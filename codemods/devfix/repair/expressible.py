@@ -16,7 +16,7 @@ from devfix.repair.written import bound_around
 from devfix.source import Source, remembered, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_FORMS = ("device", "known", "attribute", "tensor", "name", "global", "layer", "guess", "module")
+_FORMS = ("device", "known", "attribute", "tensor", "name", "global", "layer", "guess", "own", "module")
 
 
 def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast.AST, known: str = "") -> str:
@@ -150,7 +150,7 @@ def _node(function: Function | None) -> ast.AST | None:
 
 
 def _device(term: Term) -> str:
-    if term.form == "device":
+    if term.form in ("device", "own"):
         return term.text
     if term.form == "module":
         return f"next({term.text}.parameters()).device"

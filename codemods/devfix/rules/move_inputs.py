@@ -60,7 +60,7 @@ class MoveInputs(Codemod):
 
     id: ClassVar[str] = "move-inputs"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (".to(", ".cuda(", "device", "_processor(", "return_tensors"),
+        (".to(", ".cuda(", "device", "_processor(", "return_tensors", "LightningModule"),
         ("torch",),
     )
     examples: ClassVar[tuple[Example, ...]] = (
