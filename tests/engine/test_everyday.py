@@ -274,6 +274,73 @@ FOUND = {
                 choice = policy(torch.as_tensor(seen, dtype=torch.float32)).argmax()  # <
                 seen, *_ = env.step(choice.numpy())  # <
     """,
+    "predictions that were copied to the CPU, beside labels that were moved": """
+        def accuracy(model, loader):
+            model = model.to(device)
+            for x, y in loader:
+                x, y = x.to(device), y.to(device)
+                _, pred = model(x).cpu().max(1)  # <
+                print((pred == y).sum().item())
+    """,
+    "what is sorted on the CPU, beside labels that a caller passes": """
+        def hits(model, x, labels):
+            model = model.to(device)
+            labels = labels.to(device)
+            order = model(x.to(device)).sort(1)[1].cpu()  # <
+            return (order[:, 0] == labels).sum()
+    """,
+    "a running mean of parameters that was made on the CPU": """
+        class Average:
+            def __init__(self, model, decay):
+                self.model, self.decay = model, decay
+                self.kept = {n: p.data.clone().cpu() for n, p in model.named_parameters()}  # <
+            def update(self):
+                for n, p in self.model.named_parameters():
+                    self.kept[n] = self.decay * self.kept[n] + (1 - self.decay) * p.data
+    """,
+    "a weight for each class, which labels pick": """
+        class Focal(nn.Module):
+            def __init__(self, alpha=(0.25, 0.75)):
+                super().__init__()
+                self.alpha = torch.tensor(alpha)  # <
+            def forward(self, scores, labels):
+                of_label = F.log_softmax(scores, 1).gather(1, labels.view(-1, 1)).view(-1)
+                return -(of_label * self.alpha.gather(0, labels.view(-1))).mean()
+    """,
+    "a state that each run hands to the next": """
+        class Reader(nn.Module):
+            def __init__(self, n, h):
+                super().__init__()
+                self.rnn = nn.RNN(n, h)
+                self.state = torch.zeros(1, 1, h)  # <
+            def forward(self, x):
+                out, self.state = self.rnn(x, self.state)
+                return out
+    """,
+    "noise of a given size": """
+        class Noise(nn.Module):
+            def __init__(self, std):
+                super().__init__()
+                self.std = std
+            def forward(self, x):
+                return x + torch.normal(0.0, self.std, size=x.shape)  # <
+    """,
+    "frequencies for steps that are told by a slice": """
+        def embedding(t, dim):
+            freqs = torch.exp(-torch.arange(dim // 2).float())  # <
+            args = t[:, None].float() * freqs[None]
+            return torch.cat([args.cos(), args.sin()], -1)
+    """,
+    "tokens of a tokenizer that is called like a network": """
+        from transformers import BertModel, BertTokenizer
+        class Embedder:
+            def __init__(self, name):
+                self.tokenizer = BertTokenizer.from_pretrained(name)
+                self.model = BertModel.from_pretrained(name).to(device)
+            def encode(self, texts):
+                enc = self.tokenizer(texts, padding=True, return_tensors="pt")
+                return self.model(input_ids=enc["input_ids"]).last_hidden_state  # <
+    """,
 }
 # `.cuda()` is spoken of by another codemod.
 CALLED = """
@@ -472,6 +539,30 @@ SILENT = {
             for i in range(n):
                 kept[i] = model(zs)
             return xs, torch.stack(kept)
+    """,
+    "predictions and labels, both on the CPU": """
+        def accuracy(model, loader):
+            model = model.to(device)
+            for x, y in loader:
+                _, pred = model(x.to(device)).cpu().max(1)
+                print((pred == y).sum().item())
+    """,
+    "a maximum over all, which mixes with any device": """
+        def scaled(model, x):
+            model = model.to(device)
+            y = model(x.to(device))
+            return y / y.cpu().max()
+    """,
+    "a state that is made anew for each run": """
+        class Reader(nn.Module):
+            def __init__(self, n, h):
+                super().__init__()
+                self.rnn = nn.RNN(n, h)
+                self.state = torch.zeros(1, 1, h)
+            def forward(self, x):
+                self.state = x.new_zeros(1, 1, 4)
+                out, self.state = self.rnn(x, self.state)
+                return out
     """,
 }
 

@@ -293,6 +293,8 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
         return True  # others are moved there
     if mismatch.anchor.role == "taken" or _is_prepared(mismatch):
         return True  # it is copied to the CPU before it is read there; or somebody runs it
+    if mismatch.stray.bound is not None and mismatch.stray.bound.place == mismatch.anchor_place:
+        return True  # the stray is a copy of it, made on the CPU on purpose
     if mismatch.anchor_place.kind not in (OF, OWNED) or not isinstance(key, tuple) or function is None:
         return True
     while key[0] == "element" and isinstance(key[1], tuple):

@@ -31,8 +31,8 @@ from devfix.engine.values import (
 )
 from devfix.findings import Edit, Finding, Fix, Related, Safety
 from devfix.models.loader import models
+from devfix.repair.buffers import as_buffer
 from devfix.repair.candidates import (
-    as_buffer,
     at_its_making,
     at_the_meeting,
     beside_others,

@@ -26,6 +26,7 @@ from devfix.engine.state import MAX_NESTING, State
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     ANYTHING,
+    BATCH,
     CLASS,
     DATA,
     DEVICE,
@@ -249,7 +250,7 @@ class Classes:
             for method_name, end in ends:
                 found = end.attribute(cell, name)
                 if method_name == "forward" and before is not None and before.kind == TENSOR:
-                    if found is not None and found.kind == TENSOR and _recurs(owner.method("forward"), name):
+                    if found is not None and found.kind in (TENSOR, BATCH) and _recurs(method, name):
                         continue  # it is there in the second run; the first one meets what was there before
                 if found is not None and not any(found is one for one in values):
                     values.append(found)
@@ -341,9 +342,8 @@ def _argument(place: Place, init: Function) -> str:
 def _recurs(method: Function | None, name: str) -> bool:
     """Does a method store in an attribute what it makes of it?"""
     for node in method.nodes if method is not None else ():
-        if isinstance(node, ast.Assign) and any(
-            isinstance(one, ast.Attribute) and one.attr == name for one in node.targets
-        ):
-            if any(isinstance(one, ast.Attribute) and one.attr == name for one in ast.walk(node.value)):
+        if isinstance(node, ast.Assign):
+            sides = (node.value, ast.Tuple(node.targets, ast.Store()))
+            if all(any(getattr(one, "attr", "") == name for one in ast.walk(side)) for side in sides):
                 return True
     return False

@@ -209,6 +209,8 @@ class Conditions(Devices):
         if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
             return Value(NUMBER)
         self.left_behind(node, [(left, node.left), (right, node.comparators[0])], "the comparison")
+        if left.kind in (TENSOR, BATCH) or right.kind in (TENSOR, BATCH):
+            left, right = self.as_tensor(left), self.as_tensor(right)
         if left.kind not in (TENSOR, BATCH) or right.kind not in (TENSOR, BATCH):
             tensor, rest = (left, right) if left.kind in (TENSOR, BATCH) else (right, left)
             if tensor.kind not in (TENSOR, BATCH):

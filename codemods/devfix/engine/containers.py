@@ -27,6 +27,7 @@ from devfix.engine.values import (
     NUMBER,
     NUMBERED,
     OBJECT,
+    PAIR,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -55,6 +56,8 @@ class Containers(Histories):
             return A_TEXT
         if kind == BATCH:
             return value.linked(self.link(ELEMENT, node)) if value.links else value
+        if kind == TENSOR and value.role == PAIR:
+            return value.but(role="")
         if kind == TENSOR:
             return value.but(rank=0 if value.role == "flat" else None, role="item")
         if kind == MODULE:
@@ -139,6 +142,8 @@ class Containers(Histories):
                 base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
         if kind == TENSOR and base.rank == 0 and index.kind == NUMBER:
             return ANYTHING  # it raises
+        if kind == TENSOR and base.role == PAIR and index.kind == NUMBER:
+            return base.but(role="")
         if kind == TENSOR:
             index = self._labels(node.slice, base, self.as_tensor(index))
             self._indexed(node, base, index)

@@ -62,7 +62,9 @@ def makes_module(maker: str) -> bool:
     """Does a class out of sight make a layer, or load a network, as its name says?"""
     loaded = maker.endswith((".from_pretrained", ".from_config"))
     name = class_of(maker)
-    return is_layer_name(name) or (loaded and name[:1].isupper() and _NO_NETWORK.search(name) is None)
+    if _NO_NETWORK.search(name) is not None:
+        return False
+    return is_layer_name(name) or (loaded and name[:1].isupper())
 
 
 def is_size_name(name: str) -> bool:
@@ -96,7 +98,7 @@ def is_layer_name(name: str) -> bool:
 
 def is_network_name(name: str) -> bool:
     """Is a class out of sight called like a whole network: `Vgg16`, `UNet`?"""
-    return _NETWORK.search(name) is not None
+    return _NETWORK.search(name) is not None and _NO_NETWORK.search(name) is None
 
 
 def scatters_inputs(maker: str) -> bool:

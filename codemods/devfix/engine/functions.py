@@ -34,6 +34,7 @@ from devfix.engine.values import (
     MODULE,
     NONE,
     NUMBER,
+    PAIR,
     PLACED,
     SEQUENCE,
     TENSOR,
@@ -156,8 +157,7 @@ class Functions(Containers):
             made = made.but(rank=1)
             return Value(SEQUENCE, rest=made) if last == "where" else made
         if row.reduce:
-            whole = len(values) == 1 and not {"dim", "axis"} & set(keywords)
-            made = made.but(rank=0 if whole else None)
+            made = reduced(made, last, values[1] if len(values) > 1 else None, keywords)
         elif row.rank is not None:
             made = made.but(rank=row.rank if is_reduced(keywords) else None)
         elif last in ("unsqueeze", "repeat_interleave"):
@@ -197,8 +197,10 @@ class Functions(Containers):
         told = keywords["generator"][0] if "generator" in keywords else None
         if told is not None and told.kind != NONE and not (told.role == "generator" and told.place.on_host):
             return Value(TENSOR, rank=rank)  # it is on the device of the generator, or it raises
-        if last == "normal" and first.kind in (TENSOR, BATCH):
-            return first
+        if last == "normal":
+            if first.kind in (TENSOR, BATCH):
+                return first
+            rank = 1 if "size" in keywords or len(values) > 2 else None
         if form == "data":
             rank = self._rank_of_data(first)
             if first.kind in (TENSOR, BATCH):
@@ -275,6 +277,20 @@ def is_reduced(keywords: dict[str, tuple[Value, ast.expr]]) -> bool:
     """Does a loss give one number, as it does unless it is told `reduction="none"`?"""
     told = [keywords[one][0].const for one in ("reduction", "reduce") if one in keywords]
     return all(one in ("mean", "sum", "batchmean", True, None) for one in told)
+
+
+def reduced(
+    made: Value, name: str, dim: tuple[Value, ast.expr] | None, keywords: dict[str, tuple[Value, ast.expr]]
+) -> Value:
+    """What a reduction leaves: over all, or over `dim`; who names the second dimension has at least two."""
+    dim = keywords.get("dim") or keywords.get("axis") or dim
+    if dim is None:
+        return made.but(rank=0)
+    at = dim[0].const
+    second = type(at) is int and (at > 0 or at < -1)
+    kept = "keepdim" in keywords and keywords["keepdim"][0].const is True
+    role = PAIR if type(at) is int and name in ("max", "min", "median", "mode") else made.role
+    return made.but(rank=1 if second or kept else None, role=role)
 
 
 def _told_size(arguments: Arguments) -> Value | None:

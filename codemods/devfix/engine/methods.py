@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.functions import without
+from devfix.engine.functions import reduced, without
 from devfix.engine.moves import Moves
 from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, OF, OWNED, VAR, Place
 from devfix.engine.requirements import Operand
@@ -165,8 +165,7 @@ class Methods(Moves):
             if open_ and made.place.on_host and not inplace:
                 made = Value(TENSOR)  # of what is elsewhere, if it has no dimensions itself
         if row.reduce:
-            whole = not values and not {"dim", "axis"} & set(keywords)
-            return made.but(rank=0 if whole else None)
+            return reduced(made, name, values[0] if values else None, keywords)
         if (
             name in ("unsqueeze", "repeat", "unsqueeze_")
             or (name in ("reshape", "view", "expand") and _sizes(values))

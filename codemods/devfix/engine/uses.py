@@ -147,6 +147,7 @@ class Uses:
         self.attributes: dict[str, set[str]] = {}
         self.called: set[str] = set()
         self.sliced: set[str] = set()  # x[:, 0], x[..., None]
+        self.of_parts: dict[str, set[str]] = {}  # the attributes of x[..]
         self.keyed: set[str] = set()  # x["a"]
         self.devices: set[str] = set()  # device=x, .to(x) among names that are called so
         self.targets: set[str] = set()  # .to(x)
@@ -172,12 +173,18 @@ class Uses:
                     self.asks_for_devices = True
                 if isinstance(node.value, ast.Name):
                     self.attributes.setdefault(node.value.id, set()).add(node.attr)
+                elif isinstance(node.value, ast.Subscript) and isinstance(node.value.value, ast.Name):
+                    self.of_parts.setdefault(node.value.value.id, set()).add(node.attr)
             elif isinstance(node, ast.Call):
                 func = node.func
                 if (
                     isinstance(func, ast.Attribute)
                     and isinstance(func.value, ast.Name)
-                    and (func.attr in ("dim", "long", "stride") or (func.attr == "size" and node.args))
+                    and (
+                        func.attr in ("dim", "long", "stride")
+                        or (func.attr == "size" and node.args)
+                        or (func.attr == "view" and any(map(_is_number, node.args)))
+                    )
                 ):
                     self.attributes.setdefault(func.value.id, set()).add(f"{func.attr}()")
                 self.moves = self.moves or (isinstance(func, ast.Attribute) and func.attr == "to")
@@ -255,9 +262,9 @@ class Uses:
         used = self.attributes.get(name, set())
         if used & MODULE_USES or (name in self.called and used & _MOVES):  # no tensor is called
             return MODULE, frozenset({Assumption(USES, name)})
-        if used & TENSOR_USES or (name in self.operands and not used & _OTHER_USES):
+        if used & TENSOR_USES or "view()" in used or (name in self.operands and not used & _OTHER_USES):
             return TENSOR, PROVEN
-        if name in self.sliced and used & _TORCH_USES:
+        if name in self.sliced and (used | self.of_parts.get(name, set())) & _TORCH_USES:
             return TENSOR, PROVEN
         if used & _TORCH_USES and used & _SHARED_USES and not used & _OTHER_USES:
             # A bag of options may have a `device` and a `dtype` as well, beside what no tensor has.
@@ -266,6 +273,11 @@ class Uses:
         if name in self.devices and name not in self.called:
             return DEVICE, frozenset({Assumption(USES, name)})
         return NO_EVIDENCE
+
+
+def _is_number(node: ast.expr) -> bool:
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
 
 
 def _new_axis(node: ast.expr) -> bool:

@@ -32,6 +32,7 @@ MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN = "make", "load", "move", "store"
 JOIN = "join"  # another making, on another path
 DROP = "drop"  # of a move, whose result is lost
 
+PAIR = "pair"  # the role of the values and the indices that `x.max(1)` gives
 DISTRIBUTION = "distribution"  # the role of what has tensors, draws them and cannot be moved
 
 # assumptions

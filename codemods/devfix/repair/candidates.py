@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, LITERAL, OF, VAR
 from devfix.engine.uses import NO_EVIDENCE
-from devfix.engine.values import BATCH, DISTRIBUTION, ELEMENT, LOAD, MODULE, PART, PASS, TENSOR, Link
-from devfix.findings import AppendCall, DeleteStatement, Edit, InsertStatement, ReplaceExpression, SetArgument
+from devfix.engine.values import BATCH, DISTRIBUTION, ELEMENT, LOAD, MODULE, MOVE, PART, PASS, TENSOR, Link
+from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models, tensor_attributes
 from devfix.placing import bound_before, dotted, stores
 from devfix.repair import legacy
 from devfix.repair.expressible import expressible
-from devfix.source import Source, remembered
+from devfix.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as"})
@@ -35,6 +34,8 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
     link, source = made_at(mismatch), analysis.file.source
     made = link.node
     if link.file is not analysis.file or (link.kind == LOAD and link.name == "loader"):
+        return "", ()
+    if link.kind == MOVE:  # a copy that is wanted on the CPU, for others perhaps
         return "", ()
     if isinstance(made, ast.Subscript):
         device = written(mismatch, analysis, made)
@@ -265,9 +266,12 @@ def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
     devices = [exact_at(mismatch, analysis, node)]
     devices += [source.code(one) for one, _, _, _ in analysis.targets_here(mismatch.anchor_place)]
     one: ast.AST = source.statement(node)
+    made = source.statement(made_at(mismatch).node) if made_at(mismatch).file is analysis.file else None
     while isinstance(one, ast.stmt):
         block = source.block(one)
         for above in reversed(block[: block.index(one)]):
+            if above is made:
+                return "", (), None  # the others were moved before it was made
             text = source.code(above.value) if isinstance(above, ast.Assign) else ""
             device = next((one for one in devices if one and text.endswith(f".to({one})")), "")
             if device:
@@ -316,63 +320,6 @@ def of_a_literal(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edi
     if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and node.args:
         return device, (ReplaceExpression(source.span(node.args[0]), device),)
     return "", ()
-
-
-def as_buffer(link: Link, analysis: Analysis) -> tuple[Edit, ...]:
-    """`register_buffer` in the place of the assignment of an attribute."""
-    source = analysis.file.source
-    if link.file is not analysis.file or link.name.startswith("_"):
-        return ()
-    statement = source.statement(link.node)
-    function = source.enclosing(statement, ast.FunctionDef)
-    if (
-        not isinstance(statement, ast.Assign)
-        or len(statement.targets) != 1
-        or statement.targets[0] is not link.node
-    ):
-        return ()
-    if (
-        not isinstance(function, ast.FunctionDef)
-        or function.name != "__init__"
-        or not isinstance(link.node, ast.Attribute)
-    ):
-        return ()
-    if not _initialised(function, statement) or _stored_again(source, function, link.node):
-        return ()
-    text = source.code(statement.value)
-    if "\n" in text or "#" in text or isinstance(statement.value, (ast.Tuple, ast.Yield)):
-        return ()
-    span = source.span(statement)
-    line = f'{source.code(link.node.value)}.register_buffer("{link.name}", {text}, persistent=False)'
-    return InsertStatement(span, line), DeleteStatement(span)
-
-
-def _initialised(function: ast.FunctionDef, statement: ast.stmt) -> bool:
-    """Does a statement of the constructor itself, above this one, call `super().__init__`?"""
-    for one in function.body:
-        if one is statement:
-            return False
-        if (
-            isinstance(one, ast.Expr)
-            and isinstance(one.value, ast.Call)
-            and isinstance(one.value.func, ast.Attribute)
-        ):
-            if one.value.func.attr == "__init__":
-                return True
-        if one.lineno >= statement.lineno:
-            return False
-    return False
-
-
-def _stored_again(source: Source, function: ast.FunctionDef, target: ast.Attribute) -> bool:
-    return _stores(source, source.enclosing(function, ast.ClassDef))[target.attr] > 1
-
-
-@remembered
-def _stores(source: Source, owner: ast.AST | None) -> Counter[str]:
-    """How often attributes of each name are stored in a class."""
-    attributes = source.of_kind(ast.Attribute, owner)
-    return Counter(node.attr for node in attributes if not isinstance(node.ctx, ast.Load))
 
 
 def _is_one_tensor(mismatch: Mismatch) -> bool:

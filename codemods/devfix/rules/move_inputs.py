@@ -60,7 +60,7 @@ class MoveInputs(Codemod):
 
     id: ClassVar[str] = "move-inputs"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        (".to(", ".cuda(", "device", "_processor(", "return_tensors", "LightningModule"),
+        (".to(", ".cuda(", "device", "_processor(", "return_tensors", "LightningModule", "Accelerator"),
         ("torch",),
     )
     examples: ClassVar[tuple[Example, ...]] = (
