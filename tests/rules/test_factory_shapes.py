@@ -27,6 +27,11 @@ CHANGED = {
         "def f(n, device):\n    gen = torch.Generator().manual_seed(0)\n"
         "    return torch.randn(n, 3, generator=gen).to(device)\n",
     ),
+    "drawn from a generator of the device": (
+        "def f(n, device):\n    gen = torch.Generator(device=device)\n    return torch.randn(n, 3, generator=gen)\n",
+        "def f(n, device):\n    gen = torch.Generator(device=device)\n"
+        "    return torch.randn(n, 3, generator=gen, device=gen.device)\n",
+    ),
     "drawn from the generator that was seeded": (
         "def f(x: torch.Tensor):\n"
         "    return x + torch.rand(3, generator=torch.manual_seed(1), dtype=x.dtype, device=x.device)\n",
@@ -133,6 +138,10 @@ SILENT = {
         "def f(n, device, other=None):\n    gen = torch.Generator(device)\n    gen.manual_seed(0)\n"
         "    return torch.randn(n, generator=gen, device=device), torch.randn(n, generator=other, device=device)\n"
     ),
+    "drawn from a generator of the device, which is the default here": (
+        "def f(n, device):\n    gen = torch.Generator(device)\n    with torch.device(device):\n"
+        "        return torch.randn(n, generator=gen)\n"
+    ),
     "drawn on the CPU, where that is asked": (
         "def f(n, device):\n    gen = torch.Generator().manual_seed(0)\n    if device.type == 'cpu':\n"
         "        return torch.randn(n, generator=gen, device=device)\n"
@@ -224,6 +233,7 @@ def test_all_of_these_are_unsafe_but_what_always_raises_on_an_accelerator() -> N
     assert safe <= {
         "an old constructor of a name that is told a device",
         "drawn from a generator of the CPU",
+        "drawn from a generator of the device",
         "drawn from the generator that was seeded",
         "new elements written to a list of places",
     }

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Missing
 from devfix.engine.forms import TYPES
-from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety
+from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
 from devfix.placing import expects_error
 from devfix.source import Source
 
@@ -69,6 +69,8 @@ def _asks(test: ast.expr, name: str, source: Source) -> bool:
 
 def _title(edits: tuple[Edit, ...]) -> str:
     first = edits[0]
+    if isinstance(first, SetArgument):
+        return f"make it on `{first.value}`"
     return f"write `{first.text}`" if isinstance(first, ReplaceExpression) else "move the result"
 
 
@@ -129,6 +131,20 @@ def _generator(one: Missing, analysis: Analysis) -> Told:
     return message, _moved(one, source, node) if plain else (), Safety.SAFE
 
 
+def _elsewhere(one: Missing, analysis: Analysis) -> Told:
+    source, node = analysis.file.source, one.node
+    assert isinstance(node, ast.Call)
+    told = {given.arg: given.value for given in node.keywords}
+    generator = source.code(told["generator"])
+    message = (
+        f"`{generator}` is a generator of another device: `{one.name}` makes a tensor on the CPU, "
+        "and raises RuntimeError on an accelerator"
+    )
+    plain = isinstance(told["generator"], (ast.Name, ast.Attribute)) and not {"out", None} & told.keys()
+    edit = SetArgument(source.span(node), "device", f"{generator}.device")
+    return message, (edit,) if plain else (), Safety.SAFE
+
+
 def _moved(one: Missing, source: Source, node: ast.Call) -> tuple[Edit, ...]:
     """`f(x, device=d)` -> `f(x).to(d)`; from_numpy takes nothing but the array."""
     keyword = next(given for given in node.keywords if given.arg == "device")
@@ -163,5 +179,6 @@ _MESSAGES = {
     "module": _module,
     "keyword": _keyword,
     "generator": _generator,
+    "elsewhere": _elsewhere,
     "index": _index,
 }

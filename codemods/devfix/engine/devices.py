@@ -10,7 +10,7 @@ from devfix.engine.evidence import about_devices
 from devfix.engine.facts import DeviceUse, Missing
 from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
-from devfix.engine.places import OF, VAR, Place
+from devfix.engine.places import LITERAL, OF, VAR, Place
 from devfix.engine.results import Results
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import (
@@ -269,12 +269,14 @@ class Devices(Results):
                 self._missing("keyword", node, name, "move")
 
     def other_generator(self, node: ast.Call, name: str, generator: Value, place: Place) -> None:
-        """`torch.randn(n, generator=of_the_cpu, device=device)`."""
+        """`torch.randn(n, generator=of_the_cpu, device=device)`, or one of a device for a tensor of the CPU."""
         asked = any(about_devices(condition) for condition, _ in self.state.path)
-        if generator.role != "generator" or not generator.place.on_host or not place.on_device or asked:
+        if generator.role != "generator" or asked or self.quiet or self.file is not self.analysis.file:
             return
-        if not self.quiet and self.file is self.analysis.file:
+        if generator.place.on_host and place.on_device:
             self._missing("generator", node, name, "make")
+        elif generator.place.kind in (VAR, LITERAL) and place.on_host and self.analysis.default_is_known:
+            self._missing("elsewhere", node, name, "make")
 
     def index_lost(self, node: ast.expr, value: Value) -> None:
         """`.to(x.device.type)`."""

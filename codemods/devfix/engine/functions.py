@@ -196,6 +196,7 @@ class Functions(Containers):
             return Value(TENSOR)  # **kwargs may have a device
         told = keywords["generator"][0] if "generator" in keywords else None
         if told is not None and told.kind != NONE and not (told.role == "generator" and told.place.on_host):
+            self.other_generator(node, last, told, self.default)
             return Value(TENSOR, rank=rank)  # it is on the device of the generator, or it raises
         if last == "normal":
             if first.kind in (TENSOR, BATCH):
