@@ -54,8 +54,10 @@ class Elements(Autocasts):
 
     def is_weighted(self, module: Value, depth: int = 0) -> bool:
         """Has a module anything that is moved, as far as its class and parts are in view?"""
-        if module.role in ANYWHERE or (depth and module.ref is None):  # which stands for several
+        if module.role in ANYWHERE:
             return False
+        if depth and module.ref is None:  # which stands for several
+            return module.like is not None and self.is_weighted(module.like, depth)
         if module.bound is None and module.links and is_loss(module.links[0].name):
             return module.role == "weighted"
         owner = module.bound.ref if module.bound is not None else None
@@ -74,6 +76,11 @@ class Elements(Autocasts):
     def with_element(self, known: Value | None, value: Value) -> Value:
         """What stands for the elements of a container that gets one more."""
         return (self.any_of(Value(SEQUENCE, items=(known, value))) or value) if known is not None else value
+
+    def as_part(self, value: Value, node: ast.AST) -> Value:
+        """An attribute of a library's module, which stands where modules stand, as one."""
+        is_part = value.kind == UNKNOWN and value.role == "part" and value.ref in self.analysis.made
+        return self.part_of(value, node) if is_part else value
 
     def part_of(self, value: Value, node: ast.AST) -> Value:
         """An attribute of a library's module that is used as a module."""

@@ -284,6 +284,7 @@ class Methods(Moves):
             return ANYTHING
         if not isinstance(name, str):
             name = f"#{id(node)}"
+        value = self.as_part(value, node)
         if value.kind == MODULE:
             self.attach(node, base, name, value)
         elif value.kind == UNKNOWN and (value.links or value.place.key is not None):
@@ -303,6 +304,9 @@ class Methods(Moves):
         self.arrives(node, base, node, part)
         if base.ref is None:
             return
+        if base.ref in self.analysis.parts.empty:  # its first part says where it is
+            self.analysis.parts.empty.discard(base.ref)
+            self.state.set_place(base.ref, self.where(part))
         self.register(part, base)
         self.analysis.parts.attached.setdefault(base.ref, set()).update(one for _, one in self.running())
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))
@@ -361,6 +365,8 @@ class Methods(Moves):
             return base
         if base.role == "given" and name in tensor_attributes():
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
+        if base.role == "part" and name in _PARTS:
+            return Value(SEQUENCE, rest=base)
         if base.place.is_named and name in _TENSORS:
             return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
         if base.place.is_named and name in _CASTS and not base.role:

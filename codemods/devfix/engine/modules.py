@@ -71,10 +71,11 @@ class Modules(Holders):
         """ModuleList, Sequential and their like: a module with parts."""
         made = self.new_module(node, dotted, ([], {}))
         parts: list[Value] = []
-        for value, _ in arguments[0]:
-            parts += [*(value.items or ()), *(value.fields or {}).values()] + (
-                [value.rest] if value.rest is not None else []
-            )
+        given = [self.as_part(value, node) for value, _ in arguments[0]]
+        for value in given:
+            held = [*(value.items or ()), *(value.fields or {}).values()]
+            held += [value.rest] if value.rest is not None else []
+            parts += [self.as_part(one, node) for one in held]
             if value.kind == MODULE:
                 parts.append(value)
             for key, part in (value.fields or {}).items():
@@ -86,7 +87,7 @@ class Modules(Holders):
         if parts and None not in owners:  # they are in other modules, too
             self.analysis.parts.made_of[node] = frozenset(owners)
         places = set()
-        given = [value for value, _ in arguments[0] if value.kind not in (SEQUENCE, MAPPING)]
+        given = [value for value in given if value.kind not in (SEQUENCE, MAPPING)]
         if any(part.kind not in (MODULE, NONE) for part in (*parts, *given)) or any(
             isinstance(one, ast.Starred) for one in node.args
         ):
@@ -102,8 +103,11 @@ class Modules(Holders):
             self.state.set_place(made.ref, NOWHERE)
         elif len(places) == 1:
             self.state.set_place(made.ref, places.pop())
-        elif places or parts or (not arguments[0] and dotted.endswith("Sequential")):
+        elif places or parts:
             self.state.set_place(made.ref, NOWHERE)
+        elif not arguments[0] and dotted.endswith("Sequential"):
+            self.state.set_place(made.ref, NOWHERE)
+            self.analysis.parts.empty.add(made.ref)
         return made
 
     def inputs(self, arguments: Arguments) -> Arguments:
