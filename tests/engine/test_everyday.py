@@ -341,6 +341,58 @@ FOUND = {
                 enc = self.tokenizer(texts, padding=True, return_tensors="pt")
                 return self.model(input_ids=enc["input_ids"]).last_hidden_state  # <
     """,
+    "a loss with parts of a network of a library": """
+        class Perceptual(nn.Module):
+            def __init__(self):
+                super().__init__()
+                vgg = models.vgg19(weights="DEFAULT").features
+                self.part = nn.Sequential(*[vgg[i] for i in range(4)])
+            def forward(self, x):
+                return self.part(x)
+        def train(net, loader):
+            net.to(device)
+            perceptual = Perceptual()  # <
+            for x, y in loader:
+                F.l1_loss(perceptual(net(x.to(device))), perceptual(y.to(device))).backward()
+    """,
+    "layers of a library's network, added one by one": """
+        class Features(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.part = nn.Sequential()
+                whole = models.vgg16(weights="DEFAULT").features
+                for i in range(4):
+                    self.part.add_module(str(i), whole[i])
+            def forward(self, x):
+                return self.part(x)
+        def features(x):
+            return Features()(x.to(device))  # <
+    """,
+    "the children of a library's network but the last": """
+        class Features(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.part = nn.Sequential(*list(models.resnet18(weights="DEFAULT").children())[:-1])
+            def forward(self, x):
+                return self.part(x)
+        def features(x):
+            return Features()(x.to(device))  # <
+    """,
+    "sums of rows that begin with ones": """
+        def sinkhorn(scores):
+            q = torch.exp(scores / 0.05).t()
+            q /= q.sum()
+            rows = torch.ones(q.shape[0]) / q.shape[0]  # <
+            return q * (rows / q.sum(1)).unsqueeze(1)
+    """,
+    "weights that are ones unless they are given": """
+        class Dice(nn.Module):
+            def __init__(self, n, weight=None):
+                super().__init__()
+                self.weight = torch.ones(n) if weight is None else torch.tensor(weight)  # <
+            def forward(self, scores):
+                return (self.weight * scores.softmax(1).sum((0, 2, 3))).sum()
+    """,
 }
 # `.cuda()` is spoken of by another codemod.
 CALLED = """
@@ -563,6 +615,17 @@ SILENT = {
                 self.state = x.new_zeros(1, 1, 4)
                 out, self.state = self.rnn(x, self.state)
                 return out
+    """,
+    "layers of a library's network that are moved one by one": """
+        class Features(nn.Module):
+            def __init__(self):
+                super().__init__()
+                whole = models.vgg16(weights="DEFAULT").features.to(device)
+                self.part = nn.Sequential(*[whole[i] for i in range(4)])
+            def forward(self, x):
+                return self.part(x)
+        def features(x):
+            return Features()(x.to(device))
     """,
 }
 

@@ -304,9 +304,6 @@ class Methods(Moves):
         self.arrives(node, base, node, part)
         if base.ref is None:
             return
-        if base.ref in self.analysis.parts.empty:  # its first part says where it is
-            self.analysis.parts.empty.discard(base.ref)
-            self.state.set_place(base.ref, self.where(part))
         self.register(part, base)
         self.analysis.parts.attached.setdefault(base.ref, set()).update(one for _, one in self.running())
         self.state.set_attribute(base.ref, name, part.linked(self.link(STORE, node, name)))

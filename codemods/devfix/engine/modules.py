@@ -131,6 +131,9 @@ class Modules(Holders):
 
     def register(self, part: Value, owner: Value) -> None:
         """A module becomes a part of another one, which takes it along when it is moved."""
+        if owner.ref in self.analysis.parts.empty:  # its first part says where it is
+            self.analysis.parts.empty.discard(owner.ref)
+            self.state.set_place(owner.ref, self.where(part))
         self.analysis.part_of[part.ref] = owner.ref
         self.analysis.parts.registered.add(part.links[0].node if part.links else part.ref)
 

@@ -208,6 +208,8 @@ class Uses:
                         self.numbers.update(one.id for one in node.args if isinstance(one, ast.Name))
                 first = node.args[0] if node.args else None
                 first = first.operand if isinstance(first, ast.UnaryOp) else first
+                while isinstance(first, ast.BinOp) and (_is_number(first.right) or _is_number(first.left)):
+                    first = first.left if _is_number(first.right) else first.right
                 if not isinstance(first, ast.Name):
                     continue
                 if isinstance(func, ast.Attribute) and func.attr == "to":
@@ -277,7 +279,7 @@ class Uses:
 
 def _is_number(node: ast.expr) -> bool:
     node = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
 def _new_axis(node: ast.expr) -> bool:

@@ -318,10 +318,10 @@ def _number_role(a: Value, b: Value, condition: object) -> str:
 
 
 def _rank(a: Value, b: Value) -> int | None:
-    """The dimensions of the one that may be a stray count: those of what is on the CPU."""
+    """The dimensions of the one that may be a stray count: those of what is on the CPU, on one of the paths."""
     if a.place.on_host != b.place.on_host:
         return a.rank if a.place.on_host else b.rank
-    return a.rank if a.rank == b.rank else None
+    return 1 if a.place.on_host and {a.rank, b.rank} == {1, None} else a.rank if a.rank == b.rank else None
 
 
 def _same_bound(a: Value | None, b: Value | None) -> bool:
