@@ -107,6 +107,7 @@ WRITTEN = {
     ),
     "sound": ("import soundfile as sf\n", 'sf.write("a.wav", x, 16000)', "x.cpu()"),
     "frame": ("import pandas as pd\n", "pd.DataFrame(x)", "x.cpu()"),
+    "columns": ("import pandas as pd\n", 'pd.DataFrame({"x": x, "y": [1, 2]})', "x.cpu()"),
     "estimator": ("from sklearn.manifold import TSNE\n", "TSNE(2).fit_transform(x)", "x.cpu()"),
     "named estimator": (
         "from sklearn.cluster import KMeans\n",

@@ -28,6 +28,7 @@ from devfix.engine.values import (
     ELEMENT,
     LIBRARY_CALL,
     LOAD,
+    MAPPING,
     MODULE,
     OPTIMIZER,
     OR_NUMBER,
@@ -240,7 +241,12 @@ class Requirements(Frame):
             value = value.but(
                 kind=TENSOR, assumed=value.assumed | {Assumption(USES, self.file.source.code(at))}
             )
-        if value.kind != SEQUENCE:
+        if value.kind == MAPPING and isinstance(at, ast.Dict) and operation.startswith("pandas."):  # columns
+            for key, column in zip(at.keys, at.values, strict=True):
+                known = (value.fields or {}).get(key.value) if isinstance(key, ast.Constant) else None
+                if known is not None:
+                    self.read_as_array(node, known, column, operation)
+        elif value.kind != SEQUENCE:
             if value.kind == TENSOR:
                 self.on_host(node, value, at, operation)
         elif isinstance(at, (ast.List, ast.Tuple)) and value.items and len(value.items) == len(at.elts):
