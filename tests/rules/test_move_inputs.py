@@ -36,6 +36,12 @@ CHANGED = {
         + "    def score(self, data):\n        for x, _ in DataLoader(data):\n            x = x.to(self.device)\n"
         "            self.net(x)\n",
     ),
+    "audio that is loaded with its rate, and resampled on one path": (
+        "import torchaudio\nwave, rate = torchaudio.load('a.wav')\nif rate != 16000:\n"
+        "    wave = torchaudio.functional.resample(wave, rate, 16000)\nout = model(wave)\n",
+        "import torchaudio\nwave, rate = torchaudio.load('a.wav')\nif rate != 16000:\n"
+        "    wave = torchaudio.functional.resample(wave, rate, 16000)\nout = model(wave.to(device))\n",
+    ),
     "what a step of a LightningModule makes": (
         LIGHTNING + "    def training_step(self, batch, index):\n        self.net.to(device)\n"
         "        return self.net(torch.ones(4))\n",

@@ -117,6 +117,16 @@ WRITTEN = {
 }
 
 
+def test_of_two_arguments_both_are_copied() -> None:
+    text = (
+        "import torch\nfrom sklearn.metrics import accuracy_score\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "def test(net, loader):\n    net.to(device)\n    for x, y in loader:\n"
+        "        x, y = x.to(device), y.to(device)\n        print(accuracy_score(y, net(x).argmax(1)))\n"
+    )
+    assert "accuracy_score(y.cpu(), net(x).argmax(1).cpu())" in fixed(RULE, text)
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_libraries_write_or_learn_from(name: str) -> None:
     imports, code, wanted = WRITTEN[name]

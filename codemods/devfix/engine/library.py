@@ -163,9 +163,18 @@ class Library(OutOfSight):
             *enumerate(arguments[0]),
             *arguments[1].items(),
         ]
+        reads, before = [], len(self.analysis.host_reads)
         for at, (value, given) in numbered:
             if readers.argument(dotted, at, many=value.kind == SEQUENCE):
+                reads.append((value, given))
                 self.read_as_array(node, value, given, dotted)
+        copied = any(value.is_moved and value.place.on_host for value, _ in reads)
+        if copied or before < len(self.analysis.host_reads) < before + len(reads):
+            # One is a tensor, so the others are, too: to copy that alone is not enough.
+            for value, given in reads:
+                certain = value.but(assumed=value.assumed - {Assumption(LIBRARY_CALL)})
+                if certain.assumed != value.assumed:
+                    self.read_as_array(node, certain, given, dotted)
 
     def given_away(self, value: Value, by: Place = BY_OWNER) -> Value:
         """A module that a framework places from now on, with its inputs."""

@@ -51,7 +51,7 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
         for at, device in zip(together, devices, strict=True)
     ]
     devices = [device or _of_taken(mismatch) for device in devices]
-    if not together or not all(devices):
+    if not together or not all(devices) or any(_gives_several(analysis, one) for one in together):
         return "", ()
     names = [link.name] + [""] * (len(together) - 1)
     edits = [
@@ -59,6 +59,12 @@ def at_its_making(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
         for one, name, device in zip(together, names, devices, strict=True)
     ]
     return devices[0], tuple(edits)
+
+
+def _gives_several(analysis: Analysis, made: ast.Call) -> bool:
+    """Does a function give more than a tensor, as `torchaudio.load` does?"""
+    row = models().function(analysis.file.dotted(made.func))
+    return row is not None and row.many
 
 
 def wanted_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:

@@ -161,8 +161,8 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     """Is a term bound where it is to be written, and is it none of what stands there itself?"""
     expression = ast.parse(term.text, mode="eval").body
     statement = source.statement(at)
-    if term.text in _mappings(source, function or source.tree):
-        return False
+    if term.text in _mappings(source, function or source.tree) or term.text.partition(".")[0] == "_":
+        return False  # a name for what nobody wants
     if term.form != "device" and _is_moved_only_below(source, term.text, at, function):
         return False
     if bound_around(source, at, expression):
