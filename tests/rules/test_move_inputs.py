@@ -611,3 +611,13 @@ train(criterion, images)
 evaluate(criterion, images)
 """
     assert "torch.IntTensor(64).to(" not in fixed(RULE, text, Safety.UNSAFE)
+
+
+def test_beside_a_list_of_tensors_another_part_may_be_a_list_too() -> None:
+    """As detectors take them: a list of images, and one of dicts."""
+    text = (
+        "for images, targets in loader:\n    images = [one.to(device) for one in images]\n"
+        "    losses = model(images, targets)\n"
+    )
+    (found,) = findings(RULE, HEAD + text)
+    assert "`targets`" in found.message and found.fix is None

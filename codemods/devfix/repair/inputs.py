@@ -73,6 +73,8 @@ class Mover:
         nowhere = (), source.span(first.node), False
         if not all(one.device for one in inputs) or any(map(self.is_taken_apart, inputs)):
             return nowhere
+        if any(map(self._is_beside_a_list, inputs)):
+            return nowhere
         apart = [one for one in inputs if self._stays(one)] if len(inputs) > 1 else []
         rest = [one for one in inputs if one not in apart]
         if apart and rest:
@@ -105,6 +107,16 @@ class Mover:
     def is_taken_apart(self, one: Input) -> bool:
         """Does whoever gets a whole batch take elements of it?"""
         return one.made.node in self.analysis.taken_apart and one.is_passed and not has_to(one.made)
+
+    def _is_beside_a_list(self, one: Input) -> bool:
+        """Is another part of the batch a list, of which each is moved? Then this may be one, of tensors or of dicts."""
+        parents, binding = self.names.source.parents, one.binding
+        bound = parents.get(binding.target) if binding is not None else None
+        if not isinstance(bound, ast.Tuple) or one.mismatch.stray.kind != BATCH:
+            return False
+        others = (read for part in bound.elts for read in self.names.reads.get(getattr(part, "id", ""), ()))
+        loops = (up for read in others if isinstance(up := parents.get(read), ast.comprehension))
+        return any(f".{move}(" in self.names.source.code(parents[one]) for one in loops for move in _MOVES)
 
     def _inline(self, one: Input) -> Edit:
         return AppendCall(self.names.source.span(one.node), self._to(one.device))
