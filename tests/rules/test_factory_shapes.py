@@ -32,6 +32,24 @@ CHANGED = {
         "def f(n, device):\n    gen = torch.Generator(device=device)\n"
         "    return torch.randn(n, 3, generator=gen, device=gen.device)\n",
     ),
+    "asked of a distribution, which has no device": (
+        "class P(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.mu = nn.Linear(3, 3)\n"
+        "    def forward(self, x):\n        d = torch.distributions.Normal(self.mu(x), 1.0)\n"
+        "        return d.log_prob(torch.zeros(3))\n",
+        "class P(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.mu = nn.Linear(3, 3)\n"
+        "    def forward(self, x):\n        d = torch.distributions.Normal(self.mu(x), 1.0)\n"
+        "        return d.log_prob(torch.zeros(3, device=x.device))\n",
+    ),
+    "beside a packed sequence, which has no device": (
+        "class R(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.r = nn.GRU(4, 4)\n"
+        "    def forward(self, x, lengths):\n"
+        "        p = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu())\n"
+        "        return self.r(p, torch.zeros(1, 2, 4))\n",
+        "class R(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.r = nn.GRU(4, 4)\n"
+        "    def forward(self, x, lengths):\n"
+        "        p = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu())\n"
+        "        return self.r(p, torch.zeros(1, 2, 4, device=x.device))\n",
+    ),
     "drawn from the generator that was seeded": (
         "def f(x: torch.Tensor):\n"
         "    return x + torch.rand(3, generator=torch.manual_seed(1), dtype=x.dtype, device=x.device)\n",
@@ -233,6 +251,8 @@ def test_all_of_these_are_unsafe_but_what_always_raises_on_an_accelerator() -> N
     assert safe <= {
         "an old constructor of a name that is told a device",
         "drawn from a generator of the CPU",
+        "asked of a distribution, which has no device",
+        "beside a packed sequence, which has no device",
         "drawn from a generator of the device",
         "drawn from the generator that was seeded",
         "new elements written to a list of places",

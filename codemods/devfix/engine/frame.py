@@ -22,6 +22,7 @@ from devfix.engine.values import (
     LIBRARY,
     LOCAL,
     MODULE,
+    NO_DEVICE,
     NUMBER,
     OBJECT,
     PASS,
@@ -303,6 +304,8 @@ class Frame(ABC):
             found[text] = Term(text, "device", self.state.resolve(value.place), value.assumed)
         elif value.kind == NUMBER and value.role == LOCAL:
             found[text] = Term(text, "device", of_process(LOCAL), value.assumed)
+        elif value.role in NO_DEVICE:
+            return
         elif value.kind == TENSOR or (value.kind == MODULE and value.role not in EMPTY):
             place = self.where(value)
             if place.kind != "unknown":

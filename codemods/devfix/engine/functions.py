@@ -34,6 +34,7 @@ from devfix.engine.values import (
     MODULE,
     NONE,
     NUMBER,
+    PACKED,
     PAIR,
     PLACED,
     SEQUENCE,
@@ -48,6 +49,7 @@ from devfix.engine.values import (
 from devfix.models.loader import Row
 
 _NUMBERED = frozenset({forms.Form(forms.NUMBER)})
+_PACKS = ("pack_padded_sequence", "pad_packed_sequence")
 _FLAT = frozenset({"arange", "linspace", "logspace", "randperm", "range"})
 
 
@@ -136,6 +138,8 @@ class Functions(Containers):
             made = made.but(kind=TENSOR) if made.kind == BATCH and not row.many else made
             if first.kind == UNKNOWN:
                 made = Value(TENSOR, first.place if first.place.is_named else NOWHERE)
+            if last in _PACKS:
+                made = made.but(role=PACKED if made.kind == TENSOR and last == _PACKS[0] else "")
         else:
             known = len(operands)
             self.left_behind(node, [*values, *keywords.values()], last)

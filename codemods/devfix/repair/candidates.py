@@ -9,7 +9,19 @@ from devfix.engine.facts import Mismatch, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, LITERAL, OF, VAR
 from devfix.engine.uses import NO_EVIDENCE
-from devfix.engine.values import BATCH, DISTRIBUTION, ELEMENT, LOAD, MODULE, MOVE, PART, PASS, TENSOR, Link
+from devfix.engine.values import (
+    BATCH,
+    DISTRIBUTION,
+    ELEMENT,
+    LOAD,
+    MODULE,
+    MOVE,
+    NO_DEVICE,
+    PART,
+    PASS,
+    TENSOR,
+    Link,
+)
 from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models, tensor_attributes
 from devfix.placing import bound_before, dotted, stores
@@ -117,6 +129,8 @@ def anchor_text(mismatch: Mismatch, analysis: Analysis) -> str:
     """How the device of the other value is written where the two meet, where that is an expression of its own."""
     node, source = mismatch.anchor_node, analysis.file.source
     if mismatch.file is not analysis.file or mismatch.anchor_place.kind not in (OF, VAR, LITERAL):
+        return ""
+    if mismatch.anchor.role in NO_DEVICE:
         return ""
     while (base := _same_device(node)) is not None:
         node = base
