@@ -190,7 +190,9 @@ class Bindings(Expressions):
             self._like_its_source(target, value, target, size)
         kept = self.state.attribute(base.ref, name)
         if base.kind == MODULE and kept is not None and kept.role == "parameter" and value.kind == TENSOR:
-            return  # a buffer keeps being one
+            if self.where(value).on_host:
+                return  # a buffer keeps being one
+            value = value.but(role="parameter")  # it is where it was made, until the module is moved
         if value.links:
             value = value.linked(self.link(STORE, target, name))
         elif value.kind in (SEQUENCE, MAPPING):
