@@ -39,3 +39,22 @@ def test_a_buffer_is_where_the_tensor_is_that_replaces_it(fitted: str) -> None:
 @pytest.mark.parametrize("fitted", ["torch.ones(4)", "self.top + 1", "self.top.clone()"])
 def test_a_buffer_that_is_replaced_on_the_cpu_stays_there(fitted: str) -> None:
     assert codemods(CHOSEN + REPLACED.replace("FITTED", fitted))
+
+
+def test_no_fix_moves_what_a_call_of_append_returns() -> None:
+    """`kept.append(score).to(device)` raised AttributeError on every machine, and was made again and again."""
+    code = """
+def chain(load, n):
+    kept = []
+    score = torch.eye(3)
+    kept.append(score)
+    device = load().device
+    for _ in range(n):
+        score = score.to(device) * 2
+        kept.append(score)
+    return kept
+"""
+    made = devfix.fix(source=HEAD + code, unsafe=True, settings=False)
+    assert codemods(code) == ["place-factory"]
+    assert not made.problems
+    assert made.text == HEAD + code
