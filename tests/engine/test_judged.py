@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 import devfix
+import pytest
 
 HEAD = "import torch\nfrom torch import nn\n"
 CHOSEN = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
@@ -58,3 +57,34 @@ def chain(load, n):
     assert codemods(code) == ["place-factory"]
     assert not made.problems
     assert made.text == HEAD + code
+
+
+READ = """
+import numpy as np
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+    def forward(self, given):
+        BODY
+"""
+DEGREE = "return self.fc(given) / torch.tensor(np.sqrt(given.ASKED() + 1))"
+ORDER = """x, length = given
+        order = np.argsort(-length)
+        length = length.ASKED()
+        return self.fc(x)[torch.from_numpy(order)], length"""
+
+
+@pytest.mark.parametrize(
+    ("body", "asked", "told"),
+    [
+        (DEGREE, "number_of_nodes", False),
+        (DEGREE, "sum", True),
+        (ORDER, "copy", False),
+        (ORDER, "clone", True),
+    ],
+)
+def test_what_no_tensor_has_tells_that_it_is_none(body: str, asked: str, told: bool) -> None:
+    """A fix called `cpu()` of the number of nodes of a graph, and of an array of lengths."""
+    found = codemods(READ.replace("BODY", body.replace("ASKED", asked)))
+    assert found == ["numpy-of-device"] * told

@@ -40,6 +40,7 @@ from devfix.engine.values import (
     USES,
 )
 from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, WrapExpression
+from devfix.models.loader import tensor_attributes
 from devfix.source import Source
 
 _LENGTHS = "lengths-on-cpu"
@@ -90,6 +91,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         return "the error is expected, or handled"
     if read.is_array_function and any(link.kind == PASS for link in read.value.links):
         return "callers mostly pass arrays to numpy functions, not tensors"
+    if read.is_array_function and not read.many and _has_more_than_tensors(read, analysis):
+        return "what no tensor has is asked of it"
     text = _target(read, analysis)
     unknown = read.place.kind == VAR and isinstance(
         read.place.key, tuple
@@ -143,6 +146,15 @@ def _is_of_torch(read: HostRead) -> bool:
         and len(calls) == len(made)
         and all(read.file.dotted(one.func).startswith("torch.") for one in calls)
     )
+
+
+def _has_more_than_tensors(read: HostRead, analysis: Analysis) -> bool:
+    """Does the function use an attribute of it, such as `copy()`, that arrays have and tensors do not?"""
+    node = read.value_node.operand if isinstance(read.value_node, ast.UnaryOp) else read.value_node
+    if read.function is None or not isinstance(node, ast.Name):
+        return False
+    used = analysis.uses(read.function).attributes.get(node.id, ())
+    return not {one.removesuffix("()") for one in used} <= tensor_attributes()
 
 
 def _reads(node: ast.AST, names: Collection[str]) -> bool:

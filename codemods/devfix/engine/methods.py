@@ -89,7 +89,7 @@ class Methods(Moves):
             return self.move(node, base, name, arguments)
         if kind == BATCH and name in _LIST_METHODS:
             return ANYTHING
-        if kind == TENSOR or (kind == BATCH and name not in _BATCH_METHODS):
+        if kind == TENSOR or (kind == BATCH and name in tensor_attributes()):
             return self.tensor_method(node, base, name, arguments)
         if kind == MODULE:
             return self.module_method(node, base, name, arguments)
@@ -97,7 +97,7 @@ class Methods(Moves):
             return self.own_method(node, base, name, arguments)
         if kind in (SEQUENCE, MAPPING):
             return self.in_container(node, base, name, [value for value, _ in arguments[0]])
-        if kind == BATCH:
+        if kind == BATCH and name in _BATCH_METHODS:
             return self._of_batch(node, base, name, arguments)
         if kind == OWNER:
             return self._of_owner(base, name, arguments)
