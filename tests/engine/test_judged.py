@@ -88,3 +88,24 @@ def test_what_no_tensor_has_tells_that_it_is_none(body: str, asked: str, told: b
     """A fix called `cpu()` of the number of nodes of a graph, and of an array of lengths."""
     found = codemods(READ.replace("BODY", body.replace("ASKED", asked)))
     assert found == ["numpy-of-device"] * told
+
+
+STEP = """
+import gymnasium
+import matplotlib.pyplot as plt
+net = nn.Linear(4, 2).cuda()
+with torch.no_grad():
+    action = net(torch.zeros(1, 4).cuda()).max(1)[1][0]
+drawn = MADE
+drawn.step(action, action)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [('gymnasium.make("CartPole-v1")', 0), ("plt.figure().gca()", 2), ("plt.subplots(2)[1][0]", 2)],
+)
+def test_only_axes_draw(made: str, told: int) -> None:
+    """A safe fix took the step of an environment for that of axes: no tensor is one of its actions."""
+    found = [one for one in codemods(STEP.replace("MADE", made)) if one == "numpy-of-device"]
+    assert len(found) == told

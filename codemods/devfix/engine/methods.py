@@ -56,6 +56,7 @@ _ITSELF = frozenset(
 _KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
+_AXES = "matplotlib"
 _TENSORS = frozenset(["parameters", "buffers"])
 _NAMED = frozenset(["named_parameters", "named_buffers", "named_modules", "named_children"])
 # Of a tensor, here.
@@ -112,7 +113,8 @@ class Methods(Moves):
         if kind == ARRAY:
             readers = self.models.readers
             learns = name in readers.learns and str(base.ref).startswith("sklearn.")
-            for value, at in arguments[0] if learns or name in readers.draws else ():
+            draws = name in readers.draws and str(base.ref or _AXES).startswith(_AXES)
+            for value, at in arguments[0] if learns or draws else ():
                 self.read_as_array(node, value, at, f"{base.ref if learns else 'axes'}.{name}")
             return Value(ARRAY, rank=1 if learns and name in readers.rows else None)
         return self._of_unknown(node, base, name, arguments)
