@@ -109,3 +109,31 @@ def test_only_axes_draw(made: str, told: int) -> None:
     """A safe fix took the step of an environment for that of axes: no tensor is one of its actions."""
     found = [one for one in codemods(STEP.replace("MADE", made)) if one == "numpy-of-device"]
     assert len(found) == told
+
+
+ROUNDS = """
+class Trainer:
+    def __init__(self, model, args):
+        self.device = torch.device(args.device)
+        self.model = model.to(self.device)
+    def train(self, loader):
+        for x, mark in loader:
+            x = x.to(self.device)
+            ABOVE
+            self.model(x, mark).sum().backward()
+    def test(self, loader):
+        for x, mark in loader:
+            x = x.to(self.device)
+            mark = mark.to(self.device)
+            print(self.model(x, mark).sum())
+"""
+OR_NONE = """if loader.bare:
+                mark = None
+            else:
+                mark = mark.float().to(self.device)"""
+
+
+@pytest.mark.parametrize(("above", "told"), [(OR_NONE, False), ("pass", True)])
+def test_what_a_loop_moves_on_one_path_is_not_left_out(above: str, told: bool) -> None:
+    """The move that was copied from another loop raised AttributeError: there was None."""
+    assert codemods(ROUNDS.replace("ABOVE", above)) == ["move-inputs"] * told

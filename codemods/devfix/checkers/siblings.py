@@ -47,7 +47,7 @@ def _loops(source: Source) -> Iterator[Finding]:
     for loop, moved in loops:
         names = _names(loop.target)
         for all_moved, (other, others) in likes.items():
-            left = set(all_moved - moved.keys())
+            left = all_moved - moved.keys() - _bound_again(source, loop)
             if not left or not names & _names(other.target) >= left | moved.keys():
                 continue
             call = _together(source, loop, other, left, set(moved))
@@ -58,6 +58,12 @@ def _loops(source: Source) -> Iterator[Finding]:
 
 def _names(target: ast.expr) -> set[str]:
     return {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _bound_again(source: Source, loop: ast.For) -> set[str]:
+    """What the body of a loop binds, perhaps on one path only."""
+    every = (node for statement in loop.body for node in source.of_kind(ast.Name, statement))
+    return {node.id for node in every if isinstance(node.ctx, ast.Store)}
 
 
 def _moves(source: Source, loop: ast.For) -> dict[str, ast.Assign]:
