@@ -137,3 +137,27 @@ OR_NONE = """if loader.bare:
 def test_what_a_loop_moves_on_one_path_is_not_left_out(above: str, told: bool) -> None:
     """The move that was copied from another loop raised AttributeError: there was None."""
     assert codemods(ROUNDS.replace("ABOVE", above)) == ["move-inputs"] * told
+
+
+FITTED = """
+class Range(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("top", torch.zeros(4))
+    def fit(self, x):
+        self.top = self.top.to(x.device) + x.max(0)[0]
+"""
+ONE = """
+found_N, net_N = Range(), nn.Linear(4, 4).to(device)
+found_N.fit(net_N.weight)
+found_N.fit(net_N.weight * 2)
+print(net_N.weight / found_N.top)
+"""
+
+
+@pytest.mark.parametrize("runs", [2, 9])
+def test_what_a_method_stores_is_unknown_where_it_is_not_followed(runs: int) -> None:
+    """A safe fix moved what the method had moved: it is followed a limited number of times only."""
+    code = CHOSEN + FITTED + "".join(ONE.replace("N", str(i)) for i in range(runs))
+    assert not codemods(code)
+    assert "module-never-moved" in codemods(code.replace(f"found_{runs - 1}.fit", "print"))
