@@ -47,7 +47,7 @@ def _loops(source: Source) -> Iterator[Finding]:
     for loop, moved in loops:
         names = _names(loop.target)
         for all_moved, (other, others) in likes.items():
-            left = all_moved - moved.keys() - _bound_again(source, loop)
+            left = set(all_moved) - moved.keys() - _bound_again(source, loop)
             if not left or not names & _names(other.target) >= left | moved.keys():
                 continue
             call = _together(source, loop, other, left, set(moved))
