@@ -161,3 +161,27 @@ def test_what_a_method_stores_is_unknown_where_it_is_not_followed(runs: int) -> 
     code = CHOSEN + FITTED + "".join(ONE.replace("N", str(i)) for i in range(runs))
     assert not codemods(code)
     assert "module-never-moved" in codemods(code.replace(f"found_{runs - 1}.fit", "print"))
+
+
+PARTS = """
+from zoo import Zoo
+def add(module):
+    for name in dir(module):
+        module.other = nn.Linear(4, 4)
+    return module
+def evaluate(model):
+    MOVE
+model = Zoo.from_pretrained("a")
+evaluate(model)
+add(model)
+torch.save(model.state_dict(), "a.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [("model.lm_head = model.lm_head.to(device)", False), ("model.to(device)", True)],
+)
+def test_who_moves_a_part_moves_no_whole(move: str, told: bool) -> None:
+    """A safe fix moved a whole model, of which a part had been."""
+    assert codemods(CHOSEN + PARTS.replace("MOVE", move)) == ["reorder-to"] * told
