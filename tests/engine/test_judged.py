@@ -185,3 +185,20 @@ torch.save(model.state_dict(), "a.pt")
 def test_who_moves_a_part_moves_no_whole(move: str, told: bool) -> None:
     """A safe fix moved a whole model, of which a part had been."""
     assert codemods(CHOSEN + PARTS.replace("MOVE", move)) == ["reorder-to"] * told
+
+
+ENTRY = """
+def evaluate(rows, model):
+    model.cuda().eval()
+    for i in range(len(rows)):
+        row = rows[i]
+        NAME = row["NAME"]
+        boxes = model(row["image"].cuda()[None])
+        boxes /= NAME
+        print(boxes.sum())
+"""
+
+
+@pytest.mark.parametrize(("name", "told"), [("scale", False), ("anchors", True)])
+def test_a_factor_beside_what_is_moved_may_be_a_number(name: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(ENTRY.replace("NAME", name))) is told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devfix.engine.evidence import about_devices, is_count, is_module_name
+from devfix.engine.evidence import about_devices, is_count, is_factor, is_module_name
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -67,6 +67,7 @@ class Results(Requirements):
                 or not isinstance(key, tuple)
                 or key[0] != "item"
                 or is_count(at)
+                or is_factor(at)
             ):
                 continue
             read = self.analysis.item_nodes.get(value.place, at)
