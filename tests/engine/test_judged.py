@@ -202,3 +202,17 @@ def evaluate(rows, model):
 @pytest.mark.parametrize(("name", "told"), [("scale", False), ("anchors", True)])
 def test_a_factor_beside_what_is_moved_may_be_a_number(name: str, told: bool) -> None:
     assert ("move-inputs" in codemods(ENTRY.replace("NAME", name))) is told
+
+
+MEMORY = """
+def memory():
+    device = torch.cuda.current_device()
+    stats = torch.cuda.memory_stats(device=device)
+    print(stats["allocated_bytes.all.current"])
+    return AFTER
+"""
+
+
+@pytest.mark.parametrize(("after", "told"), [("None", False), ("torch.zeros(2, device=device)", True)])
+def test_who_asks_about_memory_places_nothing(after: str, told: bool) -> None:
+    assert ("hard-coded-cuda" in codemods(MEMORY.replace("AFTER", after))) is told
