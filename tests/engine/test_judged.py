@@ -216,3 +216,34 @@ def memory():
 @pytest.mark.parametrize(("after", "told"), [("None", False), ("torch.zeros(2, device=device)", True)])
 def test_who_asks_about_memory_places_nothing(after: str, told: bool) -> None:
     assert ("hard-coded-cuda" in codemods(MEMORY.replace("AFTER", after))) is told
+
+
+TWO = """
+import argparse
+import numpy as np
+args = argparse.ArgumentParser().parse_args()
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+    def forward(self, x, n):
+        out = self.fc(x.cuda())
+        return (out.sum(), out.mean().detach() if n else 1)
+class Other(Plain):
+    def __init__(self):
+        super().__init__()
+        self.more = nn.Linear(4, 4)
+if args.other:
+    model = Other().cuda()
+else:
+    model = Plain().cuda()
+for i in range(3):
+    loss, score = model(torch.ones(4), i)
+    print(np.array([i, score * 100]))
+"""
+
+
+def test_what_one_of_two_classes_gives_is_no_proven_tensor() -> None:
+    """A safe fix called cpu() of the number that both give at times."""
+    assert "numpy-of-device" not in codemods(TWO)
+    assert "numpy-of-device" in codemods(TWO.replace(" if n else 1", "").replace("other:", "other and 0:"))

@@ -273,7 +273,8 @@ class Methods(Moves):
         """Does a module, with its parts, use what it gets where it is, as those of torch and known packages do?"""
         name = self.class_of(module)
         if module.role == "weighted" or not name:
-            return True
+            # What one of two classes gives may differ.
+            return not isinstance(module.ref, tuple) or module.ref[0] != "either"
         # One that is on the CPU may be for data; where it was moved, it runs on what is there.
         known = self.models.layer(name) in ("module", "several") and not self.where(module).on_host
         if not (known or name.startswith("torch.nn.")) or module.ref in self.analysis.unseen or depth > 3:
