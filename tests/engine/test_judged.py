@@ -247,3 +247,23 @@ def test_what_one_of_two_classes_gives_is_no_proven_tensor() -> None:
     """A safe fix called cpu() of the number that both give at times."""
     assert "numpy-of-device" not in codemods(TWO)
     assert "numpy-of-device" in codemods(TWO.replace(" if n else 1", "").replace("other:", "other and 0:"))
+
+
+GRID = """
+import torchvision
+class Writer:
+    def write(self, images, device):
+        for name in images:
+            grid = torchvision.utils.make_grid(images[name]) + 1
+            print(name, grid.numpy(), device)
+    def log(self, model, batch):
+        images = model.draw(batch)
+        for name in images:
+            images[name] = images[name].detach()COPY
+        self.write(images, model.device)
+"""
+
+
+@pytest.mark.parametrize(("copy", "told"), [(".cpu()", False), ("", True)])
+def test_a_caller_copies_to_the_cpu_what_it_passes(copy: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(GRID.replace("COPY", copy))) is told
