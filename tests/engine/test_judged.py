@@ -267,3 +267,26 @@ class Writer:
 @pytest.mark.parametrize(("copy", "told"), [(".cpu()", False), ("", True)])
 def test_a_caller_copies_to_the_cpu_what_it_passes(copy: str, told: bool) -> None:
     assert ("numpy-of-device" in codemods(GRID.replace("COPY", copy))) is told
+
+
+PAIR = """
+import argparse
+args = argparse.ArgumentParser().parse_args()
+teacher = nn.Linear(4, 4)
+teacher.load_state_dict(torch.load("a.pt", map_location="cpu"))
+model = nn.Linear(4, 4)
+if args.cuda:
+    model.cuda()
+for x in load():
+    if args.cuda:
+        x = x.cuda()
+    print(model(x), teacher(x))
+"""
+
+
+def test_a_module_is_moved_below_the_move_of_the_one_that_it_follows() -> None:
+    """It asked above the move for the device of the other one, again and again."""
+    made = devfix.fix(source=HEAD + PAIR, unsafe=True, settings=False)
+    below = "    model.cuda()\nteacher.to(next(model.parameters()).device)\n"
+    assert not made.problems
+    assert below in made.text
