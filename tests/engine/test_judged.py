@@ -290,3 +290,29 @@ def test_a_module_is_moved_below_the_move_of_the_one_that_it_follows() -> None:
     below = "    model.cuda()\nteacher.to(next(model.parameters()).device)\n"
     assert not made.problems
     assert below in made.text
+
+
+PARTED = """
+from torch.utils.data import DataLoader
+from zoo import Net, collate
+class Trainer:
+    def __init__(self, rows):
+        self.loader = DataLoader(rows, collate_fn=collate)
+        self.model = Net().cuda()
+        self.loss = nn.MSELoss()
+    def run(self):
+        self.model.train()
+        for i, (given, truth) in enumerate(self.loader):
+            given = given.cuda()
+            self.loss(self.model(given), truth).backward()
+    def show(self):
+        for i, (given, truth) in enumerate(self.loader):
+            SHOWN
+            print(self.loss(self.model(given.cuda()), truth))
+"""
+
+
+@pytest.mark.parametrize(("shown", "told"), [('print(truth["rgb"])', False), ("print(i)", True)])
+def test_a_part_of_a_batch_that_is_used_as_a_dict_is_no_tensor(shown: str, told: bool) -> None:
+    found = devfix.check(source=HEAD + PARTED.replace("SHOWN", shown), settings=False).findings
+    assert any("`truth`" in one.message and one.line > 15 for one in found) is told
