@@ -316,3 +316,20 @@ class Trainer:
 def test_a_part_of_a_batch_that_is_used_as_a_dict_is_no_tensor(shown: str, told: bool) -> None:
     found = devfix.check(source=HEAD + PARTED.replace("SHOWN", shown), settings=False).findings
     assert any("`truth`" in one.message and one.line > 15 for one in found) is told
+
+
+ITEMS = """
+from torch.utils.data import DataLoader
+from zoo import Items, Net
+model = Net().cuda()
+model.eval()
+for batch in DataLoader(Items(), collate_fn=COLLATE):
+    print(model(batch[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("collate", "told"), [("lambda x: x[0]", False), ("lambda x: x", False), ("None", True)]
+)
+def test_a_collate_function_that_hands_on_makes_no_tensors(collate: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(ITEMS.replace("COLLATE", collate))) is told
