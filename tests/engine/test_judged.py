@@ -333,3 +333,20 @@ for batch in DataLoader(Items(), collate_fn=COLLATE):
 )
 def test_a_collate_function_that_hands_on_makes_no_tensors(collate: str, told: bool) -> None:
     assert ("move-inputs" in codemods(ITEMS.replace("COLLATE", collate))) is told
+
+
+FILLED = """
+import argparse
+args = argparse.ArgumentParser().parse_args()
+model = nn.Linear(4, 4)
+given = torch.rand(1, 4)
+if args.cuda:
+    model.cuda()
+    given.data = given.dataMOVED
+print(model(given))
+"""
+
+
+@pytest.mark.parametrize(("moved", "told"), [(".cuda()", False), (" * 2", True)])
+def test_a_tensor_is_where_the_data_is_that_it_gets(moved: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(FILLED.replace("MOVED", moved))) is told

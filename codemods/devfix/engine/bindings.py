@@ -147,6 +147,9 @@ class Bindings(Expressions):
             self.filled(target, Value(MODULE, base.place, ref=base.place.key), value)
             self.move_module(base.place.key, self.where(value))
             return
+        if base.kind == value.kind == TENSOR and target.attr == "data":
+            self.rebind(target.value, base.but(place=self.where(value), links=value.links))
+            return
         self.arrives(target, base, target, value)
         if base.kind == MODULE and target.attr in ("weight", "bias"):
             self.filled(target, base, value)
