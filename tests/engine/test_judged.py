@@ -350,3 +350,19 @@ print(model(given))
 @pytest.mark.parametrize(("moved", "told"), [(".cuda()", False), (" * 2", True)])
 def test_a_tensor_is_where_the_data_is_that_it_gets(moved: str, told: bool) -> None:
     assert ("move-inputs" in codemods(FILLED.replace("MOVED", moved))) is told
+
+
+START = """
+def step(layer, n, start=None, device=device):
+    start = torch.zeros(n).to(device) if start is None else start
+    return start - layer(n)
+def noise(n):
+    return torch.rand(n)
+def test_step():
+    print(step(noise, 3, start=GIVEN))
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("noise(3) * 2", False), ("None", True)])
+def test_a_product_that_is_passed_is_not_none(given: str, told: bool) -> None:
+    assert ("place-factory" in codemods(CHOSEN + START.replace("GIVEN", given))) is told
