@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from devfix.bindings import function_around
 from devfix.checkers.signs import (
     copied,
     is_caught,
@@ -40,6 +41,7 @@ from devfix.engine.values import (
     USES,
 )
 from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, WrapExpression
+from devfix.models.loader import tensor_attributes
 from devfix.source import Source
 
 _LENGTHS = "lengths-on-cpu"
@@ -90,6 +92,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         return "the error is expected, or handled"
     if read.is_array_function and any(link.kind == PASS for link in read.value.links):
         return "callers mostly pass arrays to numpy functions, not tensors"
+    if read.is_array_function and not read.many and _has_more_than_tensors(read, analysis):
+        return "what no tensor has is asked of it"
     text = _target(read, analysis)
     unknown = read.place.kind == VAR and isinstance(
         read.place.key, tuple
@@ -125,9 +129,27 @@ def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
         return "it was moved to where another value is, which may be the CPU"
     if any(one.on_host for one in analysis.passed(read.place)):
         return "some calls in the file pass what is on the CPU"
+    if _is_copied_by_a_caller(read, function, analysis):
+        return "a caller in the file copies to the CPU what it passes"
     if lives_on_devices(function, analysis) or "torch.nn." in analysis.file.source.text:
         return ""
     return "only a parameter suggests that the value may be on an accelerator"
+
+
+def _is_copied_by_a_caller(read: HostRead, function: Function, analysis: Analysis) -> bool:
+    """Does a function of the file write copies on the CPU into a container of this name, and pass that on?"""
+    key, source = read.place.key, analysis.file.source
+    name = key[1][2] if isinstance(key, tuple) and key[0] == "element" and len(key[1]) > 2 else ""
+    callers = [function_around(source, call) for call in source.calls_by_name.get(function.name, ())]
+    return any(
+        isinstance(target, ast.Subscript)
+        and _is_name(target.value, name)
+        and "cpu()" in source.code(one.value)
+        for around in callers
+        if around is not None
+        for one in source.of_kind(ast.Assign, around)
+        for target in one.targets
+    )
 
 
 def _is_of_torch(read: HostRead) -> bool:
@@ -143,6 +165,15 @@ def _is_of_torch(read: HostRead) -> bool:
         and len(calls) == len(made)
         and all(read.file.dotted(one.func).startswith("torch.") for one in calls)
     )
+
+
+def _has_more_than_tensors(read: HostRead, analysis: Analysis) -> bool:
+    """Does the function use an attribute of it, such as `copy()`, that arrays have and tensors do not?"""
+    node = read.value_node.operand if isinstance(read.value_node, ast.UnaryOp) else read.value_node
+    if read.function is None or not isinstance(node, ast.Name):
+        return False
+    used = analysis.uses(read.function).attributes.get(node.id, ())
+    return not {one.removesuffix("()") for one in used} <= tensor_attributes()
 
 
 def _reads(node: ast.AST, names: Collection[str]) -> bool:

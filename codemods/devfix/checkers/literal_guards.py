@@ -140,6 +140,18 @@ def is_of_tensor(guard: Guard, analysis: Analysis) -> bool:
     return all(one in tensor_attributes() for one in used)
 
 
+def is_for_cuda(source: Source, node: ast.expr) -> bool:
+    """Does a value go to functions of `torch.cuda` only, by itself or by a name? They ask, and place nothing."""
+    up = source.parents[node]
+    if isinstance(up, ast.Assign) and len(up.targets) == 1 and isinstance(up.targets[0], ast.Name):
+        name, scope = up.targets[0].id, function_around(source, node) or source.tree
+        read = [one for one in source.of_kind(ast.Name, scope) if one.id == name]
+        read = [one for one in read if isinstance(one.ctx, ast.Load)]
+        return bool(read) and all(is_for_cuda(source, one) for one in read)
+    call = source.parents[up] if isinstance(up, ast.keyword) else up
+    return isinstance(call, ast.Call) and source.qualified(call.func).startswith("torch.cuda.")
+
+
 def _is_available(source: Source, test: ast.expr) -> bool:
     """`torch.cuda.is_available()`, or a name of this scope that stands for it."""
     if isinstance(test, ast.Call):

@@ -12,6 +12,7 @@ from devfix.checkers.literal_guards import (
     Guard,
     Told,
     guard_of,
+    is_for_cuda,
     is_kept,
     is_of_tensor,
     moved_above,
@@ -143,13 +144,13 @@ def _of_all(
 
 
 def _is_chosen(flow: Flow, node: ast.Call) -> bool:
-    """Is it asked for on some ways through its function only, such as where there is CUDA, or a package for it?"""
+    """Is it asked for on some ways through its function only, such as where there is CUDA; or for CUDA alone?"""
     for up in flow.source.ancestors(node):
         if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
             break
         if isinstance(up, (ast.If, ast.IfExp, ast.BoolOp, ast.Try)):
             return True
-    return guard_of(flow.source, node).told is not Told.NOTHING
+    return is_for_cuda(flow.source, node) or guard_of(flow.source, node).told is not Told.NOTHING
 
 
 def _around(flow: Flow, function: Scope) -> tuple[ast.AST, ...]:

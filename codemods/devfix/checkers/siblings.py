@@ -45,10 +45,10 @@ def _loops(source: Source) -> Iterator[Finding]:
     for one in loops:
         likes.setdefault(frozenset(one[1]), one)
     for loop, moved in loops:
-        names = _names(loop.target)
+        names, bound = {*_names(loop.target)}, _names(loop, ast.Store)
         for all_moved, (other, others) in likes.items():
-            left = set(all_moved - moved.keys())
-            if not left or not names & _names(other.target) >= left | moved.keys():
+            left = {one for one in all_moved - moved.keys() if bound.count(one) == 1}  # and not again
+            if not left or not names & {*_names(other.target)} >= left | moved.keys():
                 continue
             call = _together(source, loop, other, left, set(moved))
             if call is not None and not moves_itself(source, call):
@@ -56,8 +56,8 @@ def _loops(source: Source) -> Iterator[Finding]:
                 break
 
 
-def _names(target: ast.expr) -> set[str]:
-    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+def _names(node: ast.AST, kind: type[ast.expr_context] = ast.expr_context) -> list[str]:
+    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, kind)]
 
 
 def _moves(source: Source, loop: ast.For) -> dict[str, ast.Assign]:

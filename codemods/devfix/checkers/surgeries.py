@@ -22,7 +22,7 @@ from devfix.engine.events import (
 from devfix.engine.evidence_of_modules import is_size_name, places_modules
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, OF
-from devfix.engine.values import RETURN
+from devfix.engine.values import PART, RETURN
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span, brief
 from devfix.names import path_of
 from devfix.placing import follows, guards_of, settled
@@ -241,6 +241,8 @@ class _Reader:
                 if one.child_cells[0] != cell
                 and not (part and written(self.source, one).startswith(f"{event.path}"))
             ]
+        if event.module.role == PART and event.via:
+            return  # some part of it was moved elsewhere, and the whole stays where it is
         track = self.tracks.setdefault(cell, _Track())
         self.tracks["moved", id(event.node)] = track
         known = event.place.on_host or event.place.on_device or event.place.kind == CHOICE

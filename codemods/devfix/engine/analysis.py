@@ -99,7 +99,7 @@ class Analysis(Context):
         self._seen: set[object] = set()
         self._runs: dict[Function, int] = {}
         self._memo: dict[object, tuple[Value, list[_Changed], object]] = {}
-        self._active: list[Function] = []
+        self.active: list[Function] = []
         self._budgets = [400 + 10 * len(file.all_functions), MAX_FAR_RUNS]
 
     # --- the whole -----------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Analysis(Context):
         given: Bound | None = None,
     ) -> State:
         """Run a function with nothing known of its parameters; the heap that it leaves."""
-        if function in self._active:
+        if function in self.active:
             return state
         frame = self.runs(self, function.file, function, state, me=me, depth=1)
         frame.quiet = int(quiet)
@@ -178,7 +178,7 @@ class Analysis(Context):
 
     def _run(self, frame: Run) -> None:
         assert frame.function is not None
-        self._active.append(frame.function)
+        self.active.append(frame.function)
         entered, self.entered = self.entered, self.entered + self._body(frame.file).decorated(frame)
         try:
             frame.block(frame.function.node.body)
@@ -187,7 +187,7 @@ class Analysis(Context):
             if not frame.quiet and (frame.caller is None or frame.function not in self.histories):
                 self.histories[frame.function] = frame.log
         finally:
-            self._active.pop()
+            self.active.pop()
             self.entered = entered
 
     def _left(self, frame: Run) -> State:
@@ -209,7 +209,7 @@ class Analysis(Context):
     def may_run(self, caller: Frame, function: Function) -> bool:
         return (
             self._budgets[caller.away_of(function.file) > 1] > 0
-            and function not in self._active
+            and function not in self.active
             and self._runs.get(function, 0) < MAX_RUNS
         )
 

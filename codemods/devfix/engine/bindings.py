@@ -55,7 +55,7 @@ class Bindings(Expressions):
                 if part.kind == BATCH and part.links:
                     part = (
                         ANYTHING
-                        if self._is_no_tensor(one, target.elts)
+                        if self._is_no_tensor(one, target.elts if value.kind == BATCH else [])
                         else part.linked(self.link(ELEMENT, one))
                     )
                 self.bind(one, part, node)
@@ -67,15 +67,14 @@ class Bindings(Expressions):
             self.store_item(target, value, node)
 
     def _is_no_tensor(self, part: ast.expr, parts: list[ast.expr]) -> bool:
-        """Is a part of a batch, used as no tensor, called like texts, or bound beside one that is used as a dict?"""
+        """Is a part of a batch, used as no tensor, called like texts, or used as a dict, or beside one that is?"""
         uses = self.uses()
         if uses is None or not isinstance(part, ast.Name):
             return False
-        if uses.attributes.get(part.id) or part.id in uses.sliced | uses.operands | uses.keyed:
+        if uses.attributes.get(part.id) or part.id in uses.sliced | uses.operands:
             return False
-        return is_text_name(part.id) or any(
-            one.id in uses.keyed for one in parts if isinstance(one, ast.Name)
-        )
+        named = (one.id for one in parts if isinstance(one, ast.Name))
+        return is_text_name(part.id) or any(name in uses.keyed for name in named)
 
     def _evident(self, name: str, value: Value) -> Value:
         """What an unknown value is by what is done with the name that it gets."""
@@ -148,6 +147,9 @@ class Bindings(Expressions):
             self.filled(target, Value(MODULE, base.place, ref=base.place.key), value)
             self.move_module(base.place.key, self.where(value))
             return
+        if base.kind == value.kind == TENSOR and target.attr == "data":
+            self.rebind(target.value, base.but(place=self.where(value), links=value.links))
+            return
         self.arrives(target, base, target, value)
         if base.kind == MODULE and target.attr in ("weight", "bias"):
             self.filled(target, base, value)
@@ -190,7 +192,9 @@ class Bindings(Expressions):
             self._like_its_source(target, value, target, size)
         kept = self.state.attribute(base.ref, name)
         if base.kind == MODULE and kept is not None and kept.role == "parameter" and value.kind == TENSOR:
-            return  # a buffer keeps being one
+            if self.where(value).on_host:
+                return  # a buffer keeps being one
+            value = value.but(role="parameter")  # it is where it was made, until the module is moved
         if value.links:
             value = value.linked(self.link(STORE, target, name))
         elif value.kind in (SEQUENCE, MAPPING):

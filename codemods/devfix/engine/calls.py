@@ -8,7 +8,7 @@ from devfix.engine.events import MOVES, USED
 from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average, is_network_name
 from devfix.engine.facts import LeftOut
-from devfix.engine.files import Class, Function
+from devfix.engine.files import Class, Function, stored
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.module_runs import ModuleRuns
 from devfix.engine.places import (
@@ -290,6 +290,9 @@ class Calls(ModuleRuns):
             or _lacks(node, function, me, bound)
         ):
             self.escape(arguments, function.name)
+            if me is not None and me.ref is not None and function not in self.analysis.active:
+                for name in stored(function):  # by what is not followed
+                    self.state.set_attribute(me.ref, name, ANYTHING)
             return self.unknown(node)
         given = [*arguments[0], *arguments[1].values()]
         if me is not None:

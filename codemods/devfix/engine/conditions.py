@@ -222,7 +222,7 @@ class Conditions(Devices):
     def _none(self, node: ast.expr, value: Value) -> Test:
         if value.kind == NONE:
             return Test(True)
-        if value.kind in _SOMETHING and not isinstance(node, ast.Name):
+        if value.kind in _SOMETHING and (not isinstance(node, ast.Name) or self._is_computed(node)):
             return Test(False)
         key = ("none", self.key_of(node, value))
         if value.place.kind == "choice":
@@ -231,6 +231,16 @@ class Conditions(Devices):
         if isinstance(node, ast.Name):
             made.true_names[node.id] = NOTHING
         return made
+
+    def _is_computed(self, node: ast.Name) -> bool:
+        """Does the call that is run pass a sum or a product for a parameter, which is not bound again above?"""
+        if self.called is None or self.function is None:
+            return False
+        names = (one for one in self.function.nodes if isinstance(one, ast.Name) and one.id == node.id)
+        if any(isinstance(one.ctx, ast.Store) and one.lineno < node.lineno for one in names):
+            return False
+        given = (one.value for one in self.called[0].keywords if one.arg == node.id)
+        return isinstance(next(given, None), ast.BinOp)
 
     def _instance(self, node: ast.Call) -> Test | None:
         """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`, `hasattr(x, "to")`."""

@@ -329,7 +329,7 @@ class Containers(Histories):
                 self.rebind(target, base.but(items=(*base.items, linked)))
             else:
                 known = self.any_of(base)
-                self.mixed(node, known, linked, node)
+                self.mixed(node, known, linked, node.args[-1] if node.args else None)
                 self.rebind(target, base.but(items=None, rest=self.with_element(known, linked)))
             return ANYTHING
         if name == "extend" and values:

@@ -149,7 +149,7 @@ class Context:
             uses = self.uses(function)
             taken = first or name in _INPUTS or name in uses.sliced
             if forward and kind == UNKNOWN and taken and name not in uses.tokenized:
-                used = {one for one in uses.attributes.get(name, ()) if not one.endswith("()")}
+                used = {one.removesuffix("()") for one in uses.attributes.get(name, ())}
                 kind = TENSOR if used <= tensor_attributes() else BATCH
                 assumed = frozenset({Assumption(CALLER, name)})
             passed = (

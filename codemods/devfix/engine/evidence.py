@@ -44,6 +44,7 @@ _CHOSEN = re.compile(
     re.IGNORECASE,
 )
 _COUNTS = re.compile(r"len|^num_|(?:^|_)(?:sz|sizes?|shapes?)$")
+_FACTORS = re.compile(r"(?:^|_)(?:scale|ratio|factor|rate|alpha|beta|gamma|temperature|eps(?:ilon)?)$")
 _OF_DATA = re.compile(
     r"transform|data|loader|sampler|collat|augment|preproc|token|normali|crop|test|plot|vis", re.IGNORECASE
 )
@@ -232,6 +233,11 @@ def is_batch_name(path: str) -> bool:
 def is_count(node: ast.AST) -> bool:
     """Is an argument called like lengths or sizes, which whoever takes them may want on the CPU?"""
     return isinstance(node, ast.Name) and _COUNTS.search(node.id) is not None
+
+
+def is_factor(node: ast.AST) -> bool:
+    """Is an operand called like a number that tensors are multiplied with?"""
+    return isinstance(node, ast.Name) and _FACTORS.search(node.id) is not None
 
 
 def runs_on_its_own(name: str) -> bool:

@@ -222,11 +222,11 @@ class Class:
             (name, method.name)
             for method in self.methods.values()
             if method.positional
-            for name in _stored(method)
+            for name in stored(method)
         ]
 
 
-def _stored(method: Function) -> Iterator[str]:
+def stored(method: Function) -> Iterator[str]:
     """The attributes of its first parameter that a method stores, or changes in place."""
     me = method.positional[0]
     for node in method.nodes:

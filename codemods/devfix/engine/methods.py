@@ -56,6 +56,7 @@ _ITSELF = frozenset(
 _KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
+_AXES = "matplotlib"
 _TENSORS = frozenset(["parameters", "buffers"])
 _NAMED = frozenset(["named_parameters", "named_buffers", "named_modules", "named_children"])
 # Of a tensor, here.
@@ -89,7 +90,7 @@ class Methods(Moves):
             return self.move(node, base, name, arguments)
         if kind == BATCH and name in _LIST_METHODS:
             return ANYTHING
-        if kind == TENSOR or (kind == BATCH and name not in _BATCH_METHODS):
+        if kind == TENSOR or (kind == BATCH and name in tensor_attributes()):
             return self.tensor_method(node, base, name, arguments)
         if kind == MODULE:
             return self.module_method(node, base, name, arguments)
@@ -97,7 +98,7 @@ class Methods(Moves):
             return self.own_method(node, base, name, arguments)
         if kind in (SEQUENCE, MAPPING):
             return self.in_container(node, base, name, [value for value, _ in arguments[0]])
-        if kind == BATCH:
+        if kind == BATCH and name in _BATCH_METHODS:
             return self._of_batch(node, base, name, arguments)
         if kind == OWNER:
             return self._of_owner(base, name, arguments)
@@ -112,7 +113,8 @@ class Methods(Moves):
         if kind == ARRAY:
             readers = self.models.readers
             learns = name in readers.learns and str(base.ref).startswith("sklearn.")
-            for value, at in arguments[0] if learns or name in readers.draws else ():
+            draws = name in readers.draws and str(base.ref or _AXES).startswith(_AXES)
+            for value, at in arguments[0] if learns or draws else ():
                 self.read_as_array(node, value, at, f"{base.ref if learns else 'axes'}.{name}")
             return Value(ARRAY, rank=1 if learns and name in readers.rows else None)
         return self._of_unknown(node, base, name, arguments)
@@ -270,7 +272,8 @@ class Methods(Moves):
         """Does a module, with its parts, use what it gets where it is, as those of torch and known packages do?"""
         name = self.class_of(module)
         if module.role == "weighted" or not name:
-            return True
+            # What one of two classes gives may differ.
+            return not isinstance(module.ref, tuple) or module.ref[0] != "either"
         # One that is on the CPU may be for data; where it was moved, it runs on what is there.
         known = self.models.layer(name) in ("module", "several") and not self.where(module).on_host
         if not (known or name.startswith("torch.nn.")) or module.ref in self.analysis.unseen or depth > 3:

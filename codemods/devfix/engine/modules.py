@@ -199,8 +199,9 @@ class Modules(Holders):
             for one, _ in self.tensors(value, at):
                 if not self.where(one).on_host:
                     return Value(LOADER, role="owned")
-        if "device" in keywords:
-            return Value(LOADER, role="owned")
+        collated = keywords["collate_fn"][1] if "collate_fn" in keywords else None
+        if "device" in keywords or (isinstance(collated, ast.Lambda) and _hands_on(collated)):
+            return Value(LOADER, role="owned")  # the items of the data set as they are, in the second case
         told = next((one for one in ("generator", "collate_fn") if one in keywords), "DataLoader")
         if told in keywords or any(one.arg is None for one in node.keywords):
             return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, told)}))
@@ -234,3 +235,9 @@ class Modules(Holders):
                 self.analysis.part_of[one.ref] = cell
             self.state.set_attribute(cell, name, one)
         return value.but(ref=cell, place=Place("in", cell))
+
+
+def _hands_on(made: ast.Lambda) -> bool:
+    """`lambda x: x` and `lambda x: x[0]`, which make no tensors."""
+    body = made.body.value if isinstance(made.body, ast.Subscript) else made.body
+    return isinstance(body, ast.Name) and [one.arg for one in made.args.args] == [body.id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devfix.engine.evidence import about_devices, is_count, is_module_name
+from devfix.engine.evidence import about_devices, is_count, is_factor, is_module_name
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -67,6 +67,7 @@ class Results(Requirements):
                 or not isinstance(key, tuple)
                 or key[0] != "item"
                 or is_count(at)
+                or is_factor(at)
             ):
                 continue
             read = self.analysis.item_nodes.get(value.place, at)
@@ -204,15 +205,15 @@ class Results(Requirements):
             home = value.but(place=anchor, links=())
             self.report(node, operation, DIFFERENT, (value, at, stray), (home, None, anchor), value.assumed)
 
-    def mixed(self, node: ast.AST, known: Value | None, value: Value, at: ast.AST) -> None:
+    def mixed(self, node: ast.AST, known: Value | None, value: Value, at: ast.AST | None) -> None:
         """The elements of a container are wanted in one place: one made here beside one from elsewhere."""
         if known is None or known.kind not in (TENSOR, BATCH) or value.kind not in (TENSOR, BATCH):
             return
-        for one, other in ((known, value), (value, known)):
+        for (one, its), (other, there) in (((known, None), (value, at)), ((value, at), (known, None))):
             a, b = self.where(one), self.where(other)
             if a.kind == DEFAULT and b.on_device and b.kind != LITERAL and one.rank == 1 and one.links:
                 assumed = one.assumed | other.assumed | {Assumption(RESULT)}
-                self.report(node, "the container", DIFFERENT, (one, at, a), (other, at, b), assumed)
+                self.report(node, "the container", DIFFERENT, (one, its, a), (other, there, b), assumed)
 
     def note_use(self, node: ast.Call, cell: object, name: str, arguments: Arguments) -> None:
         """What an object's part out of sight is called with: where other calls move that, it is wanted there.

@@ -157,7 +157,7 @@ def _own_move(
     ]
     for one in ast.walk(expression):
         if isinstance(one, ast.Name):
-            before += stores(source, scope, one.id)
+            before += [*stores(source, scope, one.id), *_moves(source, one.id)]
     anchor = -1
     for node in before:
         at = next((block.index(one) for one in around(source, node) if one in block), -1)
@@ -165,6 +165,18 @@ def _own_move(
     if anchor < 0 or not bound_before(source, expression, block[anchor + 1]):
         return "", ()
     return device, (InsertStatement(source.span(block[anchor]), f"{name}.to({device})"),)
+
+
+def _moves(source: Source, name: str) -> list[ast.Call]:
+    """Where what has a name, such as the module whose device is asked for, is moved itself."""
+    every = (call for one in ("to", "cuda", "cpu") for call in source.calls_by_name.get(one, ()))
+    return [
+        one
+        for one in every
+        if isinstance(one.func, ast.Attribute)
+        and isinstance(one.func.value, ast.Name)
+        and one.func.value.id == name
+    ]
 
 
 def _name(source: Source, value: ast.expr) -> str:

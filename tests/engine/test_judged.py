@@ -1,0 +1,368 @@
+"""What was judged wrong or harmful on public repositories, as made-up programs: each beside one that stays reported."""
+
+from __future__ import annotations
+
+import devfix
+import pytest
+
+HEAD = "import torch\nfrom torch import nn\n"
+CHOSEN = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+
+
+def codemods(code: str) -> list[str]:
+    return [one.codemod for one in devfix.check(source=HEAD + code, settings=False).findings]
+
+
+REPLACED = """
+class Range(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("top", torch.zeros(4))
+    def fit(self, x):
+        self.top = FITTED
+    def scale(self, x):
+        return x / self.top
+for layer in nn.ModuleList([nn.Linear(4, 4)]):
+    weight = layer.to(device).weight.data
+    found = Range()
+    found.fit(weight)
+    layer.weight.data = found.scale(weight)
+"""
+
+
+@pytest.mark.parametrize("fitted", ["self.top.to(x.device)", "x.max(0)[0] - x.min(0)[0]"])
+def test_a_buffer_is_where_the_tensor_is_that_replaces_it(fitted: str) -> None:
+    assert not codemods(CHOSEN + REPLACED.replace("FITTED", fitted))
+
+
+@pytest.mark.parametrize("fitted", ["torch.ones(4)", "self.top + 1", "self.top.clone()"])
+def test_a_buffer_that_is_replaced_on_the_cpu_stays_there(fitted: str) -> None:
+    assert codemods(CHOSEN + REPLACED.replace("FITTED", fitted))
+
+
+def test_no_fix_moves_what_a_call_of_append_returns() -> None:
+    """`kept.append(score).to(device)` raised AttributeError on every machine, and was made again and again."""
+    code = """
+def chain(load, n):
+    kept = []
+    score = torch.eye(3)
+    kept.append(score)
+    device = load().device
+    for _ in range(n):
+        score = score.to(device) * 2
+        kept.append(score)
+    return kept
+"""
+    made = devfix.fix(source=HEAD + code, unsafe=True, settings=False)
+    assert codemods(code) == ["place-factory"]
+    assert not made.problems
+    assert made.text == HEAD + code
+
+
+READ = """
+import numpy as np
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+    def forward(self, given):
+        BODY
+"""
+DEGREE = "return self.fc(given) / torch.tensor(np.sqrt(given.ASKED() + 1))"
+ORDER = """x, length = given
+        order = np.argsort(-length)
+        length = length.ASKED()
+        return self.fc(x)[torch.from_numpy(order)], length"""
+
+
+@pytest.mark.parametrize(
+    ("body", "asked", "told"),
+    [
+        (DEGREE, "number_of_nodes", False),
+        (DEGREE, "sum", True),
+        (ORDER, "copy", False),
+        (ORDER, "clone", True),
+    ],
+)
+def test_what_no_tensor_has_tells_that_it_is_none(body: str, asked: str, told: bool) -> None:
+    """A fix called `cpu()` of the number of nodes of a graph, and of an array of lengths."""
+    found = codemods(READ.replace("BODY", body.replace("ASKED", asked)))
+    assert found == ["numpy-of-device"] * told
+
+
+STEP = """
+import gymnasium
+import matplotlib.pyplot as plt
+net = nn.Linear(4, 2).cuda()
+with torch.no_grad():
+    action = net(torch.zeros(1, 4).cuda()).max(1)[1][0]
+drawn = MADE
+drawn.step(action, action)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [('gymnasium.make("CartPole-v1")', 0), ("plt.figure().gca()", 2), ("plt.subplots(2)[1][0]", 2)],
+)
+def test_only_axes_draw(made: str, told: int) -> None:
+    """A safe fix took the step of an environment for that of axes: no tensor is one of its actions."""
+    found = [one for one in codemods(STEP.replace("MADE", made)) if one == "numpy-of-device"]
+    assert len(found) == told
+
+
+ROUNDS = """
+class Trainer:
+    def __init__(self, model, args):
+        self.device = torch.device(args.device)
+        self.model = model.to(self.device)
+    def train(self, loader):
+        for x, mark in loader:
+            x = x.to(self.device)
+            ABOVE
+            self.model(x, mark).sum().backward()
+    def test(self, loader):
+        for x, mark in loader:
+            x = x.to(self.device)
+            mark = mark.to(self.device)
+            print(self.model(x, mark).sum())
+"""
+OR_NONE = """if loader.bare:
+                mark = None
+            else:
+                mark = mark.float().to(self.device)"""
+
+
+@pytest.mark.parametrize(("above", "told"), [(OR_NONE, False), ("pass", True)])
+def test_what_a_loop_moves_on_one_path_is_not_left_out(above: str, told: bool) -> None:
+    """The move that was copied from another loop raised AttributeError: there was None."""
+    assert codemods(ROUNDS.replace("ABOVE", above)) == ["move-inputs"] * told
+
+
+FITTED = """
+class Range(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("top", torch.zeros(4))
+    def fit(self, x):
+        self.top = self.top.to(x.device) + x.max(0)[0]
+"""
+ONE = """
+found_N, net_N = Range(), nn.Linear(4, 4).to(device)
+found_N.fit(net_N.weight)
+found_N.fit(net_N.weight * 2)
+print(net_N.weight / found_N.top)
+"""
+
+
+@pytest.mark.parametrize("runs", [2, 9])
+def test_what_a_method_stores_is_unknown_where_it_is_not_followed(runs: int) -> None:
+    """A safe fix moved what the method had moved: it is followed a limited number of times only."""
+    code = CHOSEN + FITTED + "".join(ONE.replace("N", str(i)) for i in range(runs))
+    assert not codemods(code)
+    assert "module-never-moved" in codemods(code.replace(f"found_{runs - 1}.fit", "print"))
+
+
+PARTS = """
+from zoo import Zoo
+def add(module):
+    for name in dir(module):
+        module.other = nn.Linear(4, 4)
+    return module
+def evaluate(model):
+    MOVE
+model = Zoo.from_pretrained("a")
+evaluate(model)
+add(model)
+torch.save(model.state_dict(), "a.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [("model.lm_head = model.lm_head.to(device)", False), ("model.to(device)", True)],
+)
+def test_who_moves_a_part_moves_no_whole(move: str, told: bool) -> None:
+    """A safe fix moved a whole model, of which a part had been."""
+    assert codemods(CHOSEN + PARTS.replace("MOVE", move)) == ["reorder-to"] * told
+
+
+ENTRY = """
+def evaluate(rows, model):
+    model.cuda().eval()
+    for i in range(len(rows)):
+        row = rows[i]
+        NAME = row["NAME"]
+        boxes = model(row["image"].cuda()[None])
+        boxes /= NAME
+        print(boxes.sum())
+"""
+
+
+@pytest.mark.parametrize(("name", "told"), [("scale", False), ("anchors", True)])
+def test_a_factor_beside_what_is_moved_may_be_a_number(name: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(ENTRY.replace("NAME", name))) is told
+
+
+MEMORY = """
+def memory():
+    device = torch.cuda.current_device()
+    stats = torch.cuda.memory_stats(device=device)
+    print(stats["allocated_bytes.all.current"])
+    return AFTER
+"""
+
+
+@pytest.mark.parametrize(("after", "told"), [("None", False), ("torch.zeros(2, device=device)", True)])
+def test_who_asks_about_memory_places_nothing(after: str, told: bool) -> None:
+    assert ("hard-coded-cuda" in codemods(MEMORY.replace("AFTER", after))) is told
+
+
+TWO = """
+import argparse
+import numpy as np
+args = argparse.ArgumentParser().parse_args()
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+    def forward(self, x, n):
+        out = self.fc(x.cuda())
+        return (out.sum(), out.mean().detach() if n else 1)
+class Other(Plain):
+    def __init__(self):
+        super().__init__()
+        self.more = nn.Linear(4, 4)
+if args.other:
+    model = Other().cuda()
+else:
+    model = Plain().cuda()
+for i in range(3):
+    loss, score = model(torch.ones(4), i)
+    print(np.array([i, score * 100]))
+"""
+
+
+def test_what_one_of_two_classes_gives_is_no_proven_tensor() -> None:
+    """A safe fix called cpu() of the number that both give at times."""
+    assert "numpy-of-device" not in codemods(TWO)
+    assert "numpy-of-device" in codemods(TWO.replace(" if n else 1", "").replace("other:", "other and 0:"))
+
+
+GRID = """
+import torchvision
+class Writer:
+    def write(self, images, device):
+        for name in images:
+            grid = torchvision.utils.make_grid(images[name]) + 1
+            print(name, grid.numpy(), device)
+    def log(self, model, batch):
+        images = model.draw(batch)
+        for name in images:
+            images[name] = images[name].detach()COPY
+        self.write(images, model.device)
+"""
+
+
+@pytest.mark.parametrize(("copy", "told"), [(".cpu()", False), ("", True)])
+def test_a_caller_copies_to_the_cpu_what_it_passes(copy: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(GRID.replace("COPY", copy))) is told
+
+
+PAIR = """
+import argparse
+args = argparse.ArgumentParser().parse_args()
+teacher = nn.Linear(4, 4)
+teacher.load_state_dict(torch.load("a.pt", map_location="cpu"))
+model = nn.Linear(4, 4)
+if args.cuda:
+    model.cuda()
+for x in load():
+    if args.cuda:
+        x = x.cuda()
+    print(model(x), teacher(x))
+"""
+
+
+def test_a_module_is_moved_below_the_move_of_the_one_that_it_follows() -> None:
+    """It asked above the move for the device of the other one, again and again."""
+    made = devfix.fix(source=HEAD + PAIR, unsafe=True, settings=False)
+    below = "    model.cuda()\nteacher.to(next(model.parameters()).device)\n"
+    assert not made.problems
+    assert below in made.text
+
+
+PARTED = """
+from torch.utils.data import DataLoader
+from zoo import Net, collate
+class Trainer:
+    def __init__(self, rows):
+        self.loader = DataLoader(rows, collate_fn=collate)
+        self.model = Net().cuda()
+        self.loss = nn.MSELoss()
+    def run(self):
+        self.model.train()
+        for i, (given, truth) in enumerate(self.loader):
+            given = given.cuda()
+            self.loss(self.model(given), truth).backward()
+    def show(self):
+        for i, (given, truth) in enumerate(self.loader):
+            SHOWN
+            print(self.loss(self.model(given.cuda()), truth))
+"""
+
+
+@pytest.mark.parametrize(("shown", "told"), [('print(truth["rgb"])', False), ("print(i)", True)])
+def test_a_part_of_a_batch_that_is_used_as_a_dict_is_no_tensor(shown: str, told: bool) -> None:
+    found = devfix.check(source=HEAD + PARTED.replace("SHOWN", shown), settings=False).findings
+    assert any("`truth`" in one.message and one.line > 15 for one in found) is told
+
+
+ITEMS = """
+from torch.utils.data import DataLoader
+from zoo import Items, Net
+model = Net().cuda()
+model.eval()
+for batch in DataLoader(Items(), collate_fn=COLLATE):
+    print(model(batch[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("collate", "told"), [("lambda x: x[0]", False), ("lambda x: x", False), ("None", True)]
+)
+def test_a_collate_function_that_hands_on_makes_no_tensors(collate: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(ITEMS.replace("COLLATE", collate))) is told
+
+
+FILLED = """
+import argparse
+args = argparse.ArgumentParser().parse_args()
+model = nn.Linear(4, 4)
+given = torch.rand(1, 4)
+if args.cuda:
+    model.cuda()
+    given.data = given.dataMOVED
+print(model(given))
+"""
+
+
+@pytest.mark.parametrize(("moved", "told"), [(".cuda()", False), (" * 2", True)])
+def test_a_tensor_is_where_the_data_is_that_it_gets(moved: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(FILLED.replace("MOVED", moved))) is told
+
+
+START = """
+def step(layer, n, start=None, device=device):
+    start = torch.zeros(n).to(device) if start is None else start
+    return start - layer(n)
+def noise(n):
+    return torch.rand(n)
+def test_step():
+    print(step(noise, 3, start=GIVEN))
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("noise(3) * 2", False), ("None", True)])
+def test_a_product_that_is_passed_is_not_none(given: str, told: bool) -> None:
+    assert ("place-factory" in codemods(CHOSEN + START.replace("GIVEN", given))) is told
