@@ -268,19 +268,6 @@ class Methods(Moves):
         self.escape(arguments, name)
         return self.like_given(node, name, arguments)
 
-    def is_seen(self, module: Value, depth: int = 0) -> bool:
-        """Does a module, with its parts, use what it gets where it is, as those of torch and known packages do?"""
-        name = self.class_of(module)
-        if module.role == "weighted" or not name:
-            # What one of two classes gives may differ.
-            return not isinstance(module.ref, tuple) or module.ref[0] != "either"
-        # One that is on the CPU may be for data; where it was moved, it runs on what is there.
-        known = self.models.layer(name) in ("module", "several") and not self.where(module).on_host
-        if not (known or name.startswith("torch.nn.")) or module.ref in self.analysis.unseen or depth > 3:
-            return False
-        parts = [one for _, one in self.state.attributes(module.ref) if one.kind == MODULE]
-        return all(isinstance(one.bound, Value) or self.is_seen(one, depth + 1) for one in parts)
-
     def _register(self, node: ast.Call, base: Value, how: str, name: object, value: Value) -> Value:
         self.arrives(node, base, node, value)
         if base.ref is None:
