@@ -45,7 +45,7 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
             return torch._C.Generator(device)
         self = torch._C.Generator.__new__(cls)
         if device.type == machine.kind:
-            machine.generators[self._cdata] = Numbers(device_index(device) if device.type == "cuda" else 0)
+            machine.generators[self._cdata] = Numbers(0 if device.type == "mps" else device_index(device))
         self._device = device
         return self
 
@@ -157,17 +157,17 @@ def install() -> None:
         _refuse_cuda_generator(torch.Tensor, name)
 
     torch.utils.data.dataset.randperm = torch.randperm  # imported there by its name
-    if machine.kind != "cuda":
+    if machine.kind == "mps":
         return
 
-    def get_state(device: Any = "cuda") -> Any:
-        return torch.cuda.default_generators[device_index(device)].get_state()
+    def get_state(device: Any = None) -> Any:
+        return machine.module.default_generators[device_index(device)].get_state()
 
-    def set_state(new_state: Any, device: Any = "cuda") -> None:
-        torch.cuda.default_generators[device_index(device)].set_state(new_state)
+    def set_state(new_state: Any, device: Any = None) -> None:
+        machine.module.default_generators[device_index(device)].set_state(new_state)
 
-    torch.cuda.random.get_rng_state = torch.cuda.get_rng_state = get_state
-    torch.cuda.random.set_rng_state = torch.cuda.set_rng_state = set_state
+    for home in filter(None, (machine.module, getattr(machine.module, "random", None))):
+        home.get_rng_state, home.set_rng_state = get_state, set_state
 
 
 def _refuse_cuda_generator(owner: Any, name: str) -> None:

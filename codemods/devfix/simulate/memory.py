@@ -161,7 +161,7 @@ def _stats(device: Any = None) -> dict[str, Any]:
 
 
 def install() -> None:
-    cuda: Any = torch.cuda
+    module: Any = machine.module
     functions = {
         "memory_allocated": lambda device=None: figures(device).allocated,
         "max_memory_allocated": lambda device=None: figures(device).peak,
@@ -181,8 +181,9 @@ def install() -> None:
         ),
     }
     for name, function in functions.items():
-        setattr(cuda, name, function)
-        setattr(cuda.memory, name, function)
+        setattr(module, name, function)
+        if hasattr(module, "memory"):
+            setattr(module.memory, name, function)
     accelerator: Any = getattr(torch, "accelerator", None)
     for home in filter(None, (accelerator, getattr(accelerator, "memory", None))):
         for name, function in {**functions, "get_memory_info": functions["mem_get_info"]}.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import devices, generators, graphs, mps, parallel, sharing, streams, tensor_types
+from devfix.simulate import devices, generators, graphs, mps, others, parallel, sharing, streams, tensor_types
 from devfix.simulate.ending import without_own
 from devfix.simulate.machine import machine
 from devfix.simulate.notes import note
@@ -19,7 +19,12 @@ def install() -> None:
     if machine.kind == "mps":
         mps.install()
     else:
-        _install_cuda()
+        if machine.kind != "cuda":
+            others.prepare()
+        devices.install()
+        streams.install()
+        if machine.kind == "cuda":
+            _install_cuda()
     generators.install()
     tensor_types.install()
     _install_compilers()
@@ -27,8 +32,7 @@ def install() -> None:
 
 
 def _install_cuda() -> None:
-    devices.install()
-    streams.install()
+    devices.install_nvidias()
     graphs.install()
     parallel.install()
     sharing.install()

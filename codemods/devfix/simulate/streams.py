@@ -25,10 +25,10 @@ class Stream:
         self._name(device, next(_numbers), priority)
 
     def _name(self, device: Any, number: int, priority: int = 0) -> None:
-        self.device = torch.device("cuda", device_index(device))
+        self.device = machine.device(device_index(device))
         check_ordinal(self.device.index)
         self.device_index = self.device.index
-        self.device_type = 1
+        self.device_type = machine.torch_kind.number
         self.priority = priority
         self.cuda_stream = self.stream_id = number
 
@@ -72,7 +72,7 @@ class Stream:
         return hash((self.device, self.stream_id))
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+        return f"<torch.{machine.kind}.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
 class ExternalStream(Stream):
@@ -83,7 +83,7 @@ class ExternalStream(Stream):
 
 
 def _default_stream(device: Any = None) -> Stream:
-    stream: Stream = Stream.__new__(torch.cuda.Stream)
+    stream: Stream = Stream.__new__(machine.module.Stream)
     stream._name(device, 0)
     return stream
 
@@ -143,7 +143,7 @@ class StreamContext:
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self.device = (
-            torch.cuda.device(stream.device) if hasattr(stream, "device") else contextlib.nullcontext()
+            machine.module.device(stream.device) if hasattr(stream, "device") else contextlib.nullcontext()
         )
         self.before: Stream | None = None
 
@@ -160,7 +160,7 @@ class StreamContext:
 
 
 def _record_stream(self: Any, stream: Any) -> None:
-    if not self.is_cuda:
+    if not machine.here(self):
         raise lacks("aten::record_stream", "CPU")
 
 
@@ -172,20 +172,21 @@ def _set_sync_debug_mode(mode: int | str) -> None:
 
 
 def install() -> None:
-    cuda = torch.cuda
+    module = machine.module
     bases = getattr(torch, "_streambase", None)
     if bases is not None:  # torch 2.4: dynamo wants classes that derive from these
         bases._StreamBase.register(Stream)
         bases._EventBase.register(Event)
     # Classes stay classes: programs annotate with them and ask isinstance.
-    cuda.Stream = cuda.streams.Stream = Stream
-    cuda.ExternalStream = cuda.streams.ExternalStream = ExternalStream
-    cuda.Event = cuda.streams.Event = Event
-    cuda.current_stream = lambda device=None: _current_stream(device)
-    cuda.default_stream = lambda device=None: _default_stream(device)
-    cuda.StreamContext = StreamContext
-    cuda.stream = lambda stream: StreamContext(stream)
-    cuda.set_stream = lambda stream: _set_stream(stream)
+    for kind in (Stream, ExternalStream, Event):
+        setattr(module, kind.__name__, kind)
+        if hasattr(module, "streams"):
+            setattr(module.streams, kind.__name__, kind)
+    module.current_stream = lambda device=None: _current_stream(device)
+    module.default_stream = lambda device=None: _default_stream(device)
+    module.StreamContext = StreamContext
+    module.stream = lambda stream: StreamContext(stream)
+    module.set_stream = lambda stream: _set_stream(stream)
     torch.Tensor.record_stream = lambda self, stream: _record_stream(self, stream)
-    cuda.set_sync_debug_mode = lambda mode: _set_sync_debug_mode(mode)
-    cuda.get_sync_debug_mode = lambda: machine.sync_debug
+    module.set_sync_debug_mode = lambda mode: _set_sync_debug_mode(mode)
+    module.get_sync_debug_mode = lambda: machine.sync_debug
