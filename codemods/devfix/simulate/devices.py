@@ -167,12 +167,15 @@ def install() -> None:
     if accelerator is not None:
         accelerator.set_device_index = accelerator.set_device_idx = lambda device: _set_device(device)
         accelerator.synchronize = lambda device=None: _synchronize(device)
+        for name in ("_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"):
+            setattr(torch._C, name, _own(_exchange))
     memory.install()
 
 
 def install_nvidias() -> None:
     """What only torch.cuda has."""
     cuda = torch.cuda
+    cuda._CudaDeviceProperties = _CudaDeviceProperties
     cuda.get_device_capability = lambda device=None: (_properties(device), CAPABILITY)[1]
     cuda._device_count_nvml = lambda: machine.devices
     cuda._raw_device_count_nvml = lambda: machine.devices

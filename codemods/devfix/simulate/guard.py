@@ -84,17 +84,13 @@ def _device_functions() -> dict[str, Any]:
         if index != _NO_INDEX:
             set_device(index)
 
-    def exchange(this: int, device: int) -> int:
-        old = get(this)
-        put(this, device)
-        return old
-
     return {
         "type": _INT8(lambda this: own),
-        "exchangeDevice": _EXCHANGE_DEVICE(exchange),
+        # A C++ DeviceGuard changes nothing: it may end while an exception of Python is on its way, and a callback
+        # would lose that. The kernels go by the devices of tensors.
+        "exchangeDevice": _EXCHANGE_DEVICE(lambda this, device: get(this)),
         "getDevice": _DEVICE(get),
         "setDevice": _SET_DEVICE(put),
-        "uncheckedSetDevice": _SET_DEVICE(put),
         "deviceCount": _INT8(lambda this: machine.devices),
     }
 

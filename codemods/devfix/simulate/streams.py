@@ -12,25 +12,31 @@ import torch
 
 from devfix.simulate.devices import device_index
 from devfix.simulate.errors import lacks
-from devfix.simulate.machine import check_ordinal, machine, not_capturing
+from devfix.simulate.machine import check_ordinal, current_device, machine, not_capturing
 
 _numbers = itertools.count(1)
 _current = threading.local()
 
 
-class Stream:
+class Stream(torch.Stream):  # type: ignore[misc]  # torch is Any to mypy
     """torch.cuda.Stream; 0 is the number of a device's default stream."""
 
-    def __init__(self, device: Any = None, priority: int = 0, **named: Any) -> None:
-        self._name(device, next(_numbers), priority)
+    def __new__(cls, device: Any = None, priority: int = 0, **named: Any) -> Any:
+        return cls._numbered(
+            named.get("device_index", device), named.get("stream_id", next(_numbers)), priority
+        )
 
-    def _name(self, device: Any, number: int, priority: int = 0) -> None:
-        self.device = machine.device(device_index(device))
-        check_ordinal(self.device.index)
-        self.device_index = self.device.index
-        self.device_type = machine.torch_kind.number
-        self.priority = priority
-        self.cuda_stream = self.stream_id = number
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        pass
+
+    @classmethod
+    def _numbered(cls, device: Any, number: int, priority: int = 0) -> Any:
+        index = device_index(device)
+        check_ordinal(index)
+        kind = machine.torch_kind.number
+        self = torch.Stream.__new__(cls, stream_id=number, device_index=index, device_type=kind)
+        self.priority, self.cuda_stream = priority, number
+        return self
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
@@ -66,10 +72,9 @@ class Stream:
         self._context.__exit__(*error)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and (other.device, other.stream_id) == (self.device, self.stream_id)
+        return isinstance(other, Stream) and bool(torch.Stream.__eq__(self, other))
 
-    def __hash__(self) -> int:
-        return hash((self.device, self.stream_id))
+    __hash__ = torch.Stream.__hash__
 
     def __repr__(self) -> str:
         return f"<torch.{machine.kind}.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
@@ -78,13 +83,12 @@ class Stream:
 class ExternalStream(Stream):
     """torch.cuda.ExternalStream, of a stream's number."""
 
-    def __init__(self, stream_ptr: int, device: Any = None, **named: Any) -> None:
-        self._name(device, stream_ptr)
+    def __new__(cls, stream_ptr: int, device: Any = None, **named: Any) -> Any:
+        return cls._numbered(device, stream_ptr)
 
 
 def _default_stream(device: Any = None) -> Stream:
-    stream: Stream = Stream.__new__(machine.module.Stream)
-    stream._name(device, 0)
+    stream: Stream = machine.module.Stream._numbered(device, 0)
     return stream
 
 
@@ -93,13 +97,27 @@ def _current_stream(device: Any = None) -> Stream:
     return found if found is not None else _default_stream(device)
 
 
+def _of_accelerator(device: Any = None) -> Any:
+    """torch.accelerator's current stream, which is a torch.Stream."""
+    stream = _current_stream(device)
+    if type(stream) is torch.Stream:
+        return stream
+    return torch.Stream(
+        stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type
+    )
+
+
 def _set_stream(stream: Any) -> None:
     if stream is not None:
-        _current.streams = {**getattr(_current, "streams", {}), stream.device_index: stream}
+        index = stream.device_index if stream.device_index >= 0 else current_device()
+        _current.streams = {**getattr(_current, "streams", {}), index: stream}
 
 
-class Event:
+class Event(torch.Event):  # type: ignore[misc]  # torch is Any to mypy
     """torch.cuda.Event; the times between them are the CPU's."""
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        return torch.Event.__new__(cls, torch.device(machine.kind))
 
     def __init__(
         self,
@@ -187,6 +205,10 @@ def install() -> None:
     module.StreamContext = StreamContext
     module.stream = lambda stream: StreamContext(stream)
     module.set_stream = lambda stream: _set_stream(stream)
+    accelerator: Any = getattr(torch, "accelerator", None)
+    if accelerator is not None:
+        accelerator.current_stream = lambda device=None: _of_accelerator(device)
+        accelerator.set_stream = lambda stream: _set_stream(stream)
     torch.Tensor.record_stream = lambda self, stream: _record_stream(self, stream)
     module.set_sync_debug_mode = lambda mode: _set_sync_debug_mode(mode)
     module.get_sync_debug_mode = lambda: machine.sync_debug

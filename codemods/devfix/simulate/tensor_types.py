@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors
 
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import machine
@@ -29,6 +30,7 @@ _FACTORIES = (
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like"),
 )
 _PREFIX = "torch.cuda."
+_known: set[Any] = _device_constructors()  # cached by torch, with the original functions
 
 
 class _TensorType(type):
@@ -129,7 +131,6 @@ def _install_pinning() -> None:
         return _pinned(self if self.is_pinned() else original(self))
 
     torch.Tensor.pin_memory = pin_memory
-    torch.utils._device._device_constructors()  # cached: it must hold the original functions
     for name in _FACTORIES:
         _pin_results_of(torch, name)
     for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided"):
@@ -156,9 +157,11 @@ def _pin_results_of(owner: Any, name: str) -> None:
 
     setattr(owner, name, factory)
     if owner is torch:
-        known_to_torchscript(factory, name)
+        known_to_torch(factory, original, name)
 
 
-def known_to_torchscript(function: Any, name: str) -> None:
-    """TorchScript knows functions of torch by their identity."""
+def known_to_torch(function: Any, original: Any, name: str) -> None:
+    """TorchScript, and the mode of a default device that torch.compile traces, know functions by their identity."""
     torch.jit._builtins._register_builtin(function, f"aten::{name}")
+    if original in _known:
+        _known.add(function)
