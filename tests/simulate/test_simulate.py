@@ -55,6 +55,22 @@ assert torch.cuda.current_device() == 1
     assert run.status == "ok", run
 
 
+def test_a_storage_is_as_large_as_it_is_told_to_be() -> None:
+    """FSDP frees the memory of parameters, and asks whether they are there by its size."""
+    run = simulated(
+        """
+import torch
+x = torch.ones(4, device="cuda")
+storage = x.untyped_storage()
+storage.resize_(0)
+assert (storage.size(), x.untyped_storage().nbytes(), x._typed_storage()._size()) == (0, 0, 0)
+storage.resize_(16)
+assert x.fill_(2).sum().item() == 8 and storage.nbytes() == 16
+"""
+    )
+    assert run.status == "ok", run
+
+
 def test_a_device_that_is_not_there() -> None:
     run = simulated("import torch\nnumber = 3\ntorch.ones(1, device=f'cuda:{number}')")
     assert run.status == "raised"

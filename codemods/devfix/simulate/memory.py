@@ -18,6 +18,7 @@ from devfix.simulate.machine import current_device, machine
 TOTAL = 80 * 2**30
 _STEP, _SEGMENT = 512, 2**21
 _storage = torch.UntypedStorage
+_bytes_of = torch.UntypedStorage.nbytes
 
 
 @dataclass
@@ -52,7 +53,7 @@ _ledger = _Ledger()
 def note(tensor: Any) -> None:
     """A tensor has come to a device; if its memory is known, nothing is new."""
     storage = tensor.untyped_storage()
-    size = storage.nbytes()
+    size = _bytes_of(storage)
     if not size:
         return
     address = storage.data_ptr()

@@ -106,20 +106,25 @@ def _install_storage() -> None:
             return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
         return original(cls, *arguments, **named)
 
-    resize = storage.resize_
+    resize, real = storage.resize_, storage.nbytes
 
     def resize_(self: Any, size: int) -> Any:
         if self.device.type != machine.kind:
             return resize(self, size)
-        if size > self.nbytes():
+        if size > real(self):
             raise SimulationUnsupported("a storage on a device cannot grow")
-        return self  # memory that is given up early, as FSDP does, may as well be kept
+        self._size_told = size  # memory that is given up early, as FSDP does, may as well be kept
+        return self
+
+    def nbytes(self: Any) -> int:
+        told = getattr(self, "_size_told", None)
+        return int(real(self) if told is None else told)
 
     def share(self: Any, *arguments: Any, **named: Any) -> Any:
         raise SimulationUnsupported("storages on cuda cannot be sent to another process")
 
     storage.__new__ = staticmethod(new)
-    storage.resize_ = resize_
+    storage.resize_, storage.nbytes, storage.size = resize_, nbytes, nbytes
     if machine.kind == "cuda":
         storage._share_cuda_ = storage._new_shared_cuda = share
 
