@@ -63,6 +63,7 @@ class Machine:
 
     devices: int = 0  # 0: not enabled
     kind: str = "cuda"  # the type of the devices, of KINDS
+    torch_kind: Kind = KINDS["cuda"]
     here: Callable[[Any], bool] = attrgetter("is_cuda")  # is a tensor on one of them?
     bad_fork: bool = False  # in a child that was forked after CUDA was there
     old_wording: bool = False  # of libtorch's device check
@@ -79,12 +80,8 @@ class Machine:
     other_generator: Callable[[str, Exception, Any, Any], Any] | None = None
 
     def become(self, kind: str, devices: int) -> None:
-        self.kind, self.devices = kind, devices
+        self.kind, self.torch_kind, self.devices = kind, KINDS[kind], devices
         self.here = attrgetter(f"is_{kind}")
-
-    @property
-    def torch_kind(self) -> Kind:
-        return KINDS[self.kind]
 
     @property
     def key(self) -> str:
