@@ -41,6 +41,8 @@ _PACKAGES = [
     "kornia",
     "gpytorch",
     "pyro-ppl",
+    "trl",
+    "nequip",
     "e3nn",
 ]
 
