@@ -2,7 +2,8 @@
 
     python benchmarks/simulate/programs.py [FILE] [--only WORD]
 
-Runs every script in `programs/` twice, unmodified: with this Python as it is, and by `devfix run`. FILE
+Runs every script in `programs/` twice, unmodified: with this Python as it is, and by `devfix run`, with as many
+devices as a comment `# devices: 2` says. FILE
 gets the list as Markdown. The libraries must be installed; what is missing is listed as such. Two
 results are the same where they differ by at most 1e-5, relative to 1 or to the value.
 """
@@ -40,15 +41,18 @@ _PACKAGES = [
     "kornia",
     "gpytorch",
     "pyro-ppl",
+    "trl",
+    "nequip",
     "e3nn",
 ]
 
 
 def run(script: Path, simulated: bool) -> dict[str, tuple[float | None, str]]:
     """What each program of a script gave: a number, or an error."""
-    command = (
-        [sys.executable, "-m", "devfix", "run", str(script)] if simulated else [sys.executable, str(script)]
-    )
+    command = [sys.executable, str(script)]
+    if simulated:
+        devices = re.search(r"# devices: (\d)", script.read_text())
+        command[1:1] = ["-m", "devfix", "run", "--devices", devices[1] if devices else "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent.parent / "codemods")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=3000)
     found = {}

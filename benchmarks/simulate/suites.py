@@ -39,6 +39,20 @@ class Suite:
 
 
 SUITES = {
+    "accelerate": Suite(
+        tuple(
+            f"tests/test_{name}.py"
+            for name in (
+                "utils",
+                "accelerator",
+                "modeling_utils",
+                "optimizer",
+                "scheduler",
+                "data_loader",
+                "hooks",
+            )
+        )
+    ),
     "botorch": Suite(("test",)),
     "captum": Suite(),
     "e3nn": Suite(),
@@ -55,11 +69,13 @@ SUITES = {
     "pfrl": Suite(("tests/nn_tests", "tests/q_functions_tests", "tests/utils_tests")),
     "piq": Suite(),
     "pypose": Suite(),
+    "pyro": Suite(("tests/distributions", "tests/ops", "tests/nn")),
     "pytorch-metric-learning": Suite(path="src", environment={"TEST_DEVICE": "cuda"}),
     "pytorch-optimizer": Suite(),
     "pytorch_geometric": Suite(("test/nn", "test/utils", "test/transforms")),
     "segmentation_models.pytorch": Suite(("tests/test_losses.py", "tests/test_base.py")),
     "skorch": Suite(("skorch/tests",)),
+    "tensordict": Suite(("test/test_tensordict.py", "test/test_nn.py")),
     "tianshou": Suite(("test/base",)),
     "torch-cam": Suite(),
     "torchdiffeq": Suite(
@@ -115,7 +131,8 @@ class Runner:
             ["--collect-only", "-q", "--continue-on-collection-errors", *SUITES[name].tests],
             simulated=simulated,
         )
-        lines = done.stdout.splitlines() if done is not None else []
+        text = done.stdout if done is not None else ""
+        lines = text.partition(" warnings summary ")[0].splitlines()  # which names tests without parameters
         return [line.strip() for line in lines if "::" in line and not line.startswith(("ERROR", " ", "<"))]
 
     def outcomes(

@@ -85,6 +85,12 @@ SAFE = {
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
         "x = torch.ones(3, device=device)\n",
     ),
+    "the current accelerator, declared": (
+        "device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device('cpu')\n"
+        "x = torch.ones(3).cuda()\n",
+        "device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device('cpu')\n"
+        "x = torch.ones(3, device=device)\n",
+    ),
     "the device of the model in a class": (
         "class A:\n    def __init__(self, device):\n        self.device = torch.device(device)\n"
         "        self.model = nn.Linear(2, 2).to(self.device)\n"
@@ -544,6 +550,26 @@ def test_declare_any_accelerator_under_a_free_name() -> None:
     after = fixed(HardCodedCuda(declare="accelerator"), SCRIPT + "def f(device):\n    return device\n")
     assert "DEVICE = torch.accelerator.current_accelerator() if " in after
     assert "model(x.to(DEVICE))" in after
+
+
+ACCELERATOR = (
+    "torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device('cpu')"
+)
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+        ACCELERATOR,
+        "torch.accelerator.current_accelerator(check_available=True) or torch.device('cpu')",
+    ],
+)
+def test_the_current_accelerator_is_a_device_in_scope(device: str) -> None:
+    text = HEAD + f"device = {device}\nnet = nn.Linear(3, 3).to(device)\nx = torch.randn(2, 3)\n"
+    text += "net(x.cuda())\ndef f():\n    y = torch.zeros(2)\n    return y.cuda()\n"
+    after = fixed(RULE, text)
+    assert "net(x.to(device))" in after and "return y.to(device)" in after
 
 
 def test_declare_replaces_a_constant() -> None:

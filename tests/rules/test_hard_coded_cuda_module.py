@@ -123,6 +123,45 @@ def test_a_module_without_a_device_is_left_alone(program: Path) -> None:
     assert (program / "pkg" / "device.py").read_text() == "import torch\n\ngpu = 'cuda'\n"
 
 
+@pytest.mark.parametrize(
+    ("asked", "is_written"),
+    [
+        ("torch<2.6", False),
+        ("torch>=1.8,<2", False),
+        ("torch~=2.1.0", False),
+        ("torch==2.1.2+cu118", False),
+        ("torch>=1.8", True),
+        ("torch>=1.8,<3", True),
+        ("torch~=2.1", True),
+        ("torch==2.6.0", True),
+        ("torch==2.2.2; sys_platform == 'darwin'\ntorch>=2.6", True),
+        ("torchvision<0.2\npytorch-lightning<2", True),
+        ("# nothing", True),
+    ],
+)
+def test_the_accelerator_only_where_torch_may_have_it(program: Path, asked: str, is_written: bool) -> None:
+    (program / "pyproject.toml").touch()
+    (program / "requirements.txt").write_text(f"numpy\n{asked}\n")
+    option = ("--option", "hard-coded-cuda.declare=accelerator")
+    told = devfix(program, "check", *option)
+    devfix(program, "apply", "--unsafe", *option)
+    assert ("needs torch 2.6, and the project asks for `torch" in told) is not is_written
+    assert (program / "pkg" / "device.py").exists() is is_written
+
+
+def test_a_device_that_is_the_accelerator_is_the_files_own(program: Path) -> None:
+    chosen = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    accelerator = (
+        "torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device('cpu')"
+    )
+    (program / "pkg" / "net.py").write_text(
+        NET.replace(chosen, accelerator) + "def f(x):\n    return x.cuda()\n"
+    )
+    devfix(program, "apply", "--unsafe")
+    net = (program / "pkg" / "net.py").read_text()
+    assert "from pkg.device import device" in net and "accelerator" not in net and "x.to(device)" in net
+
+
 def test_nothing_is_written_without_leave(program: Path) -> None:
     devfix(program, "apply")
     assert not (program / "pkg" / "device.py").exists()

@@ -1,4 +1,4 @@
-"""FSDP2 and tensor parallel on two simulated devices: what they train is what one process trains."""
+"""FSDP, FSDP2 and tensor parallel on two simulated devices: what they train is what one process trains."""
 
 from __future__ import annotations
 
@@ -46,6 +46,20 @@ for _ in range(3):
     step(whole, other, x)
 compare()
 """
+FSDP = """
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+dist.init_process_group("nccl")
+model = FullyShardedDataParallel(model, device_id=rank)
+one, other = torch.optim.SGD(model.parameters(), 0.1), torch.optim.SGD(whole.parameters(), 0.1)
+for _ in range(3):
+    one.zero_grad()
+    model(x[rank * 4 : rank * 4 + 4]).square().mean().backward()
+    model.clip_grad_norm_(1.0)
+    one.step()
+    step(whole, other, x)
+assert torch.allclose(model(x), whole(x), atol=1e-5)
+"""
 TENSOR_PARALLEL = """
 mesh = init_device_mesh("cuda", (2,))
 parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
@@ -74,7 +88,9 @@ for one, other in zip(model.module.state_dict().values(), whole.state_dict().val
 
 
 @pytest.mark.parametrize(
-    "program", [FSDP2, TENSOR_PARALLEL, SYNC_BATCH_NORM], ids=["fsdp2", "tensor parallel", "sync batch norm"]
+    "program",
+    [FSDP, FSDP2, TENSOR_PARALLEL, SYNC_BATCH_NORM],
+    ids=["fsdp", "fsdp2", "tensor parallel", "sync batch norm"],
 )
 def test_two_processes_train_as_one(program: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"

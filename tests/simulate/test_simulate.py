@@ -39,6 +39,38 @@ print(torch.cuda.get_device_name(), torch.device("cuda"))
     assert "simulated" in run.output
 
 
+def test_sparse_tensors_while_another_device_is_the_current_one() -> None:
+    run = simulated(
+        """
+import torch
+x = torch.eye(3, device="cuda:0")
+torch.cuda.set_device(1)
+for sparse in (x.to_sparse(), x.to_sparse_csr(), x.to_sparse().coalesce(), torch.eye(3).to_sparse().to(x.device)):
+    assert sparse.device == x.device and torch.equal(sparse @ x, x) and torch.equal(sparse.to_dense(), x)
+assert torch.sparse_coo_tensor([[0], [0]], [1.0], (2, 2), device="cuda:0").device.index == 0
+assert torch.cuda.current_device() == 1
+""",
+        devices=2,
+    )
+    assert run.status == "ok", run
+
+
+def test_a_storage_is_as_large_as_it_is_told_to_be() -> None:
+    """FSDP frees the memory of parameters, and asks whether they are there by its size."""
+    run = simulated(
+        """
+import torch
+x = torch.ones(4, device="cuda")
+storage = x.untyped_storage()
+storage.resize_(0)
+assert (storage.size(), x.untyped_storage().nbytes(), x._typed_storage()._size()) == (0, 0, 0)
+storage.resize_(16)
+assert x.fill_(2).sum().item() == 8 and storage.nbytes() == 16
+"""
+    )
+    assert run.status == "ok", run
+
+
 def test_a_device_that_is_not_there() -> None:
     run = simulated("import torch\nnumber = 3\ntorch.ones(1, device=f'cuda:{number}')")
     assert run.status == "raised"

@@ -13,7 +13,7 @@ from devfix.checkers.device_types import bindings
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, Function
-from devfix.engine.named import Named, names_cuda
+from devfix.engine.named import Named, is_choice
 from devfix.engine.places import AT, LITERAL, OF, UNKNOWN, VAR, Place, of_process
 from devfix.engine.values import BATCH, CALLER, LOCAL, MODULE, TENSOR
 from devfix.models import frameworks
@@ -184,7 +184,7 @@ def is_of_machine(place: Place, analysis: Analysis) -> bool:
     if place.kind != VAR or place.key not in analysis.asked:
         return False
     chosen = next((one for one in analysis.file.source.of_kind(ast.IfExp) if id(one) == place.key), None)
-    return chosen is not None and names_cuda(analysis.file, chosen.body)
+    return chosen is not None and is_choice(analysis.file, chosen)
 
 
 def _is_of_script(source: Source, node: ast.AST) -> bool:
@@ -298,7 +298,7 @@ def chosen(analysis: Analysis) -> Iterator[tuple[ast.expr, Known]]:
     """`"cuda" if torch.cuda.is_available() else "cpu"` in a method of a module, with where its input, or itself, is."""
     source = analysis.file.source
     for node in source.of_kind(ast.IfExp):
-        if id(node) not in analysis.asked or not names_cuda(analysis.file, node.body):
+        if id(node) not in analysis.asked or not is_choice(analysis.file, node):
             continue
         around_it = function_around(source, node)
         function = analysis.file.of_node.get(around_it) if around_it is not None else None

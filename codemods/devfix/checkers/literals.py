@@ -25,7 +25,7 @@ from devfix.engine.named import Named
 from devfix.engine.values import BATCH, MODULE, TENSOR
 from devfix.findings import DeleteStatement, Edit, Elsewhere, InsertStatement, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
-from devfix.models.torch_api import DEFAULT_DEVICE_CALLS
+from devfix.models.torch_api import ACCELERATOR_SINCE, DEFAULT_DEVICE_CALLS
 from devfix.names import path_of
 from devfix.placing import stores
 from devfix.repair.literals import as_buffer, at_its_place, declared, imported, moved, named_constants
@@ -73,13 +73,11 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     yield from _weighed(program, judged, left, bound, rest)
     if module or declare != "no":
         how = "cuda" if declare == "no" else declare
-        nodes, name, edits, elsewhere = (
-            imported(analysis.file, left, module, how)
-            if module
-            else (*declared(analysis.file, left, how), ())
-        )
-        if nodes:
-            yield _of_all(flow, nodes, name, edits, module, elsewhere)
+        file = analysis.file
+        found = imported(file, left, module, how) if module else declared(file, left, how)
+        if found[0]:
+            old = flow.project.torch_before(ACCELERATOR_SINCE) if how == "accelerator" else ""
+            yield _of_all(flow, (found[0], "", (), ()) if old else found, module, old)
     elif rest:
         for place in (*(one.node for one in left), *named_constants(analysis.file)):
             why = "is hard-coded, and no other device is known"
@@ -122,13 +120,12 @@ def _weighed(
 
 def _of_all(
     flow: Flow,
-    nodes: list[ast.expr],
-    name: str,
-    edits: tuple[Edit, ...],
+    found: tuple[list[ast.expr], str, tuple[Edit, ...], tuple[Elsewhere, ...]],
     module: str,
-    elsewhere: tuple[Elsewhere, ...],
+    old: str,
 ) -> Verdict:
-    """One finding for all places of a file."""
+    """One finding for all places of a file; `old`: the requirement that excludes what would be written."""
+    nodes, name, edits, elsewhere = found
     first, count = min(nodes, key=lambda node: (node.lineno, node.col_offset)), len(nodes) - 1
     others = {0: "", 1: ", as is one other place"}.get(count, f", as are {count} other places")
     if module:
@@ -139,6 +136,8 @@ def _of_all(
             f"chooses a device of its own{others}, instead of the one that `{module}` chooses for the program"
         )
         title = f"import the device of `{module}`"
+    if old:
+        why += f"; `torch.accelerator` needs torch 2.6, and the project asks for `{old}`"
     span, code = flow.source.span(first), flow.source.code(first)
     return Verdict(span, code, name, why, edits, Safety.UNSAFE, None, title, elsewhere)
 

@@ -27,6 +27,7 @@ CANNOT = 2
         "devfix run --keep-going --format json -o run.json train.py": "save them for `devfix check --observed`",
         "devfix run --devices 2 -m package.train": "run a module, with two devices",
         "devfix run --device mps train.py": "see whether it would run on a Mac",
+        "devfix run --device xpu train.py": "see whether it would run on an Intel GPU",
     },
     codes={
         0: "the program's own exit code",
@@ -41,13 +42,13 @@ CANNOT = 2
     type=click.IntRange(0, 64),
     default=1,
     metavar="N",
-    help="The number of CUDA devices (default: 1); 0, with --keep-going only, is a machine without CUDA.",
+    help="The number of devices (default: 1); 0, with --keep-going only, is a machine without CUDA.",
 )
 @click.option(
     "--device",
-    type=click.Choice(["cuda", "mps"]),
+    type=click.Choice(["cuda", "mps", "xpu", "privateuseone"]),
     default="cuda",
-    help="What is simulated: CUDA (the default), or a Mac's GPU.",
+    help="What is simulated: CUDA (the default), a Mac's GPU, Intel's, or an accelerator that torch does not know.",
 )
 @click.option("--keep-going", is_flag=True, help="Go on after device errors, and list them all at the end.")
 @click.option("--copies", is_flag=True, help="With --keep-going: also list repeated copies between devices.")
@@ -83,7 +84,7 @@ def run(
     program: str,
     arguments: tuple[str, ...],
 ) -> int:
-    """Run a program with CUDA, or a Mac's GPU, simulated on the CPU.
+    """Run a program with CUDA, or another accelerator, simulated on the CPU.
 
     This runs PROGRAM, which can do whatever you can. With a CPU build of torch, its processes see cuda:0 to
     cuda:N-1, and mixing devices raises the same errors as on CUDA. If there is a real GPU, it runs on that.
@@ -93,7 +94,7 @@ def run(
     if not keep_going and (form != "text" or html or copies or not devices):
         raise click.UsageError("--copies, --format, --html and --devices 0 are for --keep-going")
     if device == "mps" and devices != 1:
-        raise click.UsageError("a Mac has one device: --devices is for CUDA")
+        raise click.UsageError("a Mac has one device: --devices is for others")
     if output is not None and form == "text":
         raise click.UsageError("--output is for --format json and sarif; the text goes to stderr")
     if html is not None:

@@ -31,6 +31,8 @@ from devfix.engine.values import (
 from devfix.models import torch_api
 
 CUDA_THERE = "torch.cuda.is_available()"
+# What asks the machine alone.
+OF_MACHINE = (CUDA_THERE, "torch.accelerator.is_available()")
 _TRUE_KINDS = frozenset({MODULE, FUNCTION, CLASS, LOADER, OBJECT, DEVICE})
 _SOMETHING = frozenset({MODULE, TENSOR, BATCH, DEVICE, FUNCTION, CLASS, LOADER, NUMBER, TEXT, OBJECT, ARRAY})
 
@@ -140,11 +142,12 @@ class Conditions(Devices):
 
     def key_of(self, node: ast.expr, value: Value) -> object:
         """What a test asks, the same wherever it is asked."""
+        text = self.file.source.code(node)
+        for asked in OF_MACHINE:
+            if asked in text:
+                return asked
         if value.kind in (UNKNOWN, NUMBER, TEXT) and value.place.is_named and value.role != "given":
             return value.place.key
-        text = self.file.source.code(node)
-        if CUDA_THERE in text:
-            return CUDA_THERE
         root = node
         while isinstance(root, ast.Attribute):
             root = root.value

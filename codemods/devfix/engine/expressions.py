@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.attributes import Attributes
-from devfix.engine.conditions import CUDA_THERE
+from devfix.engine.conditions import OF_MACHINE
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
 from devfix.engine.places import APART, OF, VAR, Place, literal, relate
@@ -213,7 +213,7 @@ class Expressions(Attributes):
         (one, first), (other, second) = arms
         self.state.take(merge(first, second, test.condition))
         self.state.names = names  # what the test told of them holds in one arm only
-        if test.condition == CUDA_THERE:
+        if test.condition in OF_MACHINE:
             self.analysis.asked.add(id(node))
         chosen = self._choice(node, one, other)
         return chosen if chosen is not None else either(self.state, one, other, test.condition)

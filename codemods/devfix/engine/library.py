@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine import forms
 from devfix.engine.events import WRAPPED
 from devfix.engine.evidence import (
     asks_how_many,
@@ -197,6 +198,8 @@ class Library(OutOfSight):
         if dotted == "torch.device":
             given = values[0][0] if values else keywords["type"][0] if "type" in keywords else ANYTHING
             return self.device(given, node)
+        if dotted == torch_api.CURRENT_ACCELERATOR:  # the same wherever it is asked for; None without one
+            return Value(DEVICE, Place(VAR, dotted), forms=forms.A_DEVICE)
         if dotted == "torch.Generator":
             told = keywords["device"][0] if "device" in keywords else values[0][0] if values else None
             return Value(UNKNOWN, self.target(told, node) or AT_DEFAULT, role="generator")

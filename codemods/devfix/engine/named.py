@@ -12,6 +12,7 @@ from devfix.engine.facts import Mismatch, Scope
 from devfix.engine.places import AT, CHOICE, FIXED, LITERAL, NO_PATH, VAR, Path, Place, alternatives, whole
 from devfix.engine.values import ANYTHING, UNKNOWN, Value
 from devfix.models.loader import models
+from devfix.models.torch_api import CURRENT_ACCELERATOR
 
 if TYPE_CHECKING:
     from devfix.engine.files import File, Function
@@ -182,6 +183,14 @@ def _of_call(file: File, node: ast.Call) -> Named | None:
                 if isinstance(key, ast.Constant) and key.value == "device" and names_cuda(file, value):
                     return Named(node, value, "options")
     return None
+
+
+def is_choice(file: File, chosen: ast.IfExp) -> bool:
+    """Is what is chosen where the machine has an accelerator just that: CUDA, or `torch.accelerator`'s (torch 2.6)?"""
+    body = chosen.body
+    if isinstance(body, ast.Call) and file.source.qualified(body.func) == CURRENT_ACCELERATOR:
+        return True
+    return names_cuda(file, body)
 
 
 def names_cuda(file: File, node: ast.expr, *, text: bool = False) -> bool:

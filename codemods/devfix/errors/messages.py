@@ -129,7 +129,7 @@ KINDS = (
     ),
     Kind(
         "ordinal",
-        r"invalid device ordinal|Invalid device id|device ordinal out of range",
+        r"invalid device ordinal|Invalid device id|device ordinal out of range|The device index is out of range",
         "a device was named that this machine, or this process, does not have",
         ("one-device", "hard-coded-cuda", "map-location"),
     ),

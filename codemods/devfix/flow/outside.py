@@ -40,6 +40,10 @@ class Outside:
         """Does any file of the project show a choice between CUDA and something else? None: not known."""
         return None
 
+    def torch_before(self, version: tuple[int, int]) -> str:
+        """The requirement that keeps the project's torch below a version; empty if none does, or it is not known."""
+        return ""
+
     def needs_cuda(self) -> bool | None:
         """Does the asking file, what it imports, or all who import it run on CUDA only? None: not known."""
         return None

@@ -54,6 +54,7 @@ BARE_MODULES = frozenset(one for one in _of("bare", "loss") if one.startswith("t
     WEIGHTED_LOSSES | {"torch.nn.MultiLabelSoftMarginLoss"}
 )
 CONTAINERS = _of("container")
+CURRENT_ACCELERATOR, ACCELERATOR_SINCE = "torch.accelerator.current_accelerator", (2, 6)
 _NO_GRADIENTS = frozenset({"no_grad", "inference_mode"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 MODULE_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})

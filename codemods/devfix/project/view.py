@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from devfix.engine.callers import Call
 from devfix.engine.files import File, Function, Resolver
 from devfix.flow.outside import Outside
+from devfix.project import versions
 from devfix.project.outline import Definition, Outline
 from devfix.project.project import Project
 from devfix.source import Source
@@ -44,6 +46,11 @@ class View(Outside):
 
     def chooses(self) -> bool | None:
         return self.project.facts.chooses()
+
+    def torch_before(self, version: tuple[int, int]) -> str:
+        files = self.project.files
+        paths = (os.path.join(files.root, name) for name in versions.FILES)
+        return versions.torch_before((files.text(path) for path in paths if files.is_file(path)), version)
 
     def needs_cuda(self) -> bool | None:
         return self.project.facts.needs_cuda(self.path)

@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from devfix.bindings import function_around
 from devfix.documents import DocumentError, document_of, read_bytes
 from devfix.engine.analysis import Analysis
+from devfix.engine.conditions import OF_MACHINE
 from devfix.engine.files import File
-from devfix.engine.named import Named, names_cuda
+from devfix.engine.named import Named, is_choice, names_cuda
 from devfix.findings import DeleteStatement, Edit, Elsewhere, EnsureImport, InsertStatement, ReplaceExpression
 from devfix.names import path_of
 from devfix.repair.legacy import DTYPES, is_data, is_size
@@ -143,7 +144,9 @@ def named_constants(file: File) -> list[ast.expr]:
     ]
 
 
-def declared(file: File, left: list[Named], how: str) -> tuple[list[ast.expr], str, tuple[Edit, ...]]:
+def declared(
+    file: File, left: list[Named], how: str
+) -> tuple[list[ast.expr], str, tuple[Edit, ...], tuple[Elsewhere, ...]]:
     """One device declared once, in place of every name of a file: the places, its name, and the edits.
 
     Without edits where no name is free, or `torch` is not imported on top.
@@ -155,7 +158,7 @@ def declared(file: File, left: list[Named], how: str) -> tuple[list[ast.expr], s
     if left and anchor is not None:
         edits.insert(0, InsertStatement(source.span(anchor), f"{name} = {text}"))
     usable = whole and (not left or (name and anchor is not None)) and source.imports.get("torch") == "torch"
-    return [*(one.node for one in left), *constants], name, (*edits, *written) if usable else ()
+    return [*(one.node for one in left), *constants], name, (*edits, *written) if usable else (), ()
 
 
 def module_name(path: str) -> str:
@@ -255,11 +258,11 @@ def _is_device(file: File, statement: ast.Assign) -> bool:
         value = value.args[0]
     if isinstance(value, ast.IfExp):
         test = value.test
-        asked = isinstance(test, ast.Call) and source.qualified(test.func) == "torch.cuda.is_available"
-        if not asked or ast.unparse(value.orelse) != "'cpu'":
+        asked = isinstance(test, ast.Call) and f"{source.qualified(test.func)}()" in OF_MACHINE
+        otherwise = ast.unparse(value.orelse) in ("'cpu'", "torch.device('cpu')")
+        if not asked or not otherwise or not is_choice(file, value):
             return False
-        value = value.body
-    if not isinstance(value, ast.Constant) or not names_cuda(file, value, text=True):
+    elif not isinstance(value, ast.Constant) or not names_cuda(file, value, text=True):
         return False
     return not any(
         node.id == target.id

@@ -73,7 +73,10 @@ class HardCodedCuda(Codemod):
     - `all` (default false): also report CUDA without a replacement in programs that use CUDA throughout, and
       fixes that make no difference in programs that need CUDA in any case.
     - `declare` (`no`, `cuda` or `accelerator`, default `no`): fix those by declaring one `device`
-      below the imports: CUDA or any accelerator if there is one, else the CPU.
+      below the imports: CUDA or any accelerator if there is one, else the CPU. `accelerator` writes
+      `torch.accelerator`, which torch has since 2.6; where the project asks for an older torch
+      (`torch<2.6` or `torch==2.1.2` in its pyproject.toml, setup.cfg, setup.py, requirements.txt or
+      environment.yml), nothing is written.
     - `module` (a path such as `pkg/device.py`, default none): let one module of the program own the device.
       It is written if it does not exist, and every file with such a literal, or with a `device` of its own,
       imports the device from it. The path is relative to the folder that the program is started in; a

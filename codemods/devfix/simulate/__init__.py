@@ -31,7 +31,7 @@ def enabled() -> int:
 
 
 def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
-    """Give this process simulated devices, CUDA's or one of MPS, for as long as it lives.
+    """Give this process simulated devices, of a kind in machine.KINDS (one of MPS), for as long as it lives.
 
     Must come before the first `backward()`, best before the program's own imports: libraries ask
     at import whether there is CUDA. Gives the CUDA operations that stay without a kernel; a program

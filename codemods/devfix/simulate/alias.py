@@ -15,14 +15,15 @@ import torch
 
 from devfix.simulate import memory
 from devfix.simulate.errors import SimulationUnsupported
-from devfix.simulate.machine import check_ordinal, machine
+from devfix.simulate.machine import check_ordinal, guard_of, machine
 
-_CPU = 1  # kDLCPU
-_KINDS = {"cuda": 2, "mps": 8}  # kDLCUDA, kDLMetal
+_CPU, _ONE_API = 1, 14  # kDLCPU, kDLOneAPI
 _AFTER_DATA = 8  # DLTensor: void* data; {int32 device_type; int32 device_id}; ...
 _EQUAL_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 _uint64 = ctypes.c_uint64
+_somewhere = ctypes.c_uint64()
+_SOMEWHERE = ctypes.addressof(_somewhere)
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -40,7 +41,12 @@ _set = torch.ops.aten.set_.source_Storage_storage_offset
 
 def _relabel(tensor: Any, kind: int, index: int) -> Any:
     capsule = _export(tensor)
-    _uint64.from_address(_pointer(capsule, b"dltensor") + _AFTER_DATA).value = kind | (index << 32)
+    address = _pointer(capsule, b"dltensor")
+    _uint64.from_address(address + _AFTER_DATA).value = kind | (index << 32)
+    if kind == _ONE_API:  # the hooks are asked for the device of an address, which must be one
+        machine.arriving = index
+        data = _uint64.from_address(address)
+        data.value = data.value or _SOMEWHERE
     return _import(capsule)
 
 
@@ -61,19 +67,17 @@ def _with_parts(tensor: Any, change: Callable[[Any], Any], device: Any) -> Any:
     if tensor.is_nested or tensor.layout not in (torch.sparse_coo, *_COMPRESSED):
         raise SimulationUnsupported(f"tensors with layout {tensor.layout} are not simulated on cuda")
     kind = {"dtype": tensor.dtype, "layout": tensor.layout, "device": device}
-    if tensor.layout is torch.sparse_coo:
-        return _coo(
-            tensor.sparse_dim(),
-            tensor.dense_dim(),
-            list(tensor.shape),
-            change(tensor._indices()),
-            change(tensor._values()),
-            is_coalesced=tensor.is_coalesced(),
-            **kind,
-        )
-    outer, inner = _COMPRESSED[tensor.layout]
-    parts = (change(getattr(tensor, name)()) for name in (outer, inner, "values"))
-    return _compressed(*parts, list(tensor.shape), **kind)
+    names: tuple[str, ...] = ("_indices", "_values")
+    if tensor.layout is not torch.sparse_coo:
+        names = (*_COMPRESSED[tensor.layout], "values")
+    parts = [change(getattr(tensor, name)()) for name in names]
+    with guard_of(
+        -1 if device.index is None else device.index
+    ):  # the C++ object begins on the current device
+        if tensor.layout is not torch.sparse_coo:
+            return _compressed(*parts, list(tensor.shape), **kind)
+        dims = tensor.sparse_dim(), tensor.dense_dim(), list(tensor.shape)
+        return _coo(*dims, *parts, is_coalesced=tensor.is_coalesced(), **kind)
 
 
 def cpu_alias(tensor: Any) -> Any:
@@ -102,7 +106,7 @@ def to_cuda(tensor: Any, index: int) -> Any:
         check_ordinal(index)
     if machine.refused_dtypes and tensor.dtype in machine.refused_dtypes:
         raise TypeError(machine.refused_dtypes[tensor.dtype])
-    kind = _KINDS[machine.kind]
+    kind = machine.torch_kind.dlpack
     try:
         if tensor.dtype.is_complex and (tensor.is_conj() or tensor.is_neg()):
             made = _relabel_other(tensor, kind, index)

@@ -23,7 +23,7 @@ from devfix.simulate.machine import (
     set_device,
 )
 
-NAME = "simulated CUDA device (devfix)"
+NAME = "simulated {} device (devfix)"
 CAPABILITY = (8, 0)
 
 
@@ -32,7 +32,6 @@ class _CudaDeviceProperties(types.SimpleNamespace):
 
 
 _PROPERTIES = _CudaDeviceProperties(
-    name=NAME,
     major=CAPABILITY[0],
     minor=CAPABILITY[1],
     total_memory=memory.TOTAL,
@@ -49,6 +48,18 @@ _PROPERTIES = _CudaDeviceProperties(
     shared_memory_per_block_optin=166912,
     shared_memory_per_multiprocessor=167936,
     pci_bus_id=0,
+    # Of XPU.
+    has_fp16=True,
+    has_fp64=True,
+    has_atomic64=True,
+    platform_name="simulated",
+    driver_version="simulated",
+    max_compute_units=512,
+    gpu_eu_count=512,
+    gpu_subslice_count=64,
+    max_work_group_size=1024,
+    max_num_sub_groups=64,
+    sub_group_sizes=[16, 32],
 )
 
 
@@ -71,15 +82,15 @@ def device_index(device: Any) -> int:
     if isinstance(device, int):
         return device
     device = torch.device(device)
-    if device.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {device}")
+    if device.type != machine.kind:
+        raise ValueError(f"Expected a {machine.kind} device, but got: {device}")
     return current_device() if device.index is None else int(device.index)
 
 
 def _set_device(device: Any) -> None:
     if (
         not isinstance(device, int)
-        and torch.device(device).type == "cuda"
+        and torch.device(device).type == machine.kind
         and torch.device(device).index is None
     ):
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
@@ -100,6 +111,7 @@ def _exchange(index: int) -> int:
 def _properties(device: Any = None) -> Any:
     if not 0 <= device_index(device) < machine.devices:
         raise AssertionError("Invalid device id")
+    _PROPERTIES.name = NAME.format(machine.kind.upper())
     return _PROPERTIES
 
 
@@ -120,42 +132,55 @@ def _in_child() -> None:
 
 
 def install() -> None:
-    cuda = torch.cuda
-    count = machine.devices
-    cuda._lazy_init = lambda: check_fork()
-    cuda.init = lambda: check_fork()
-    cuda._initialized = True
-    cuda._is_compiled = lambda: True
-    cuda.is_available = lambda: count > 0
-    cuda.is_initialized = lambda: True
-    cuda._cached_device_count = count
-    cuda.device_count = lambda: count
-    cuda._device_count_nvml = lambda: count
-    cuda._raw_device_count_nvml = lambda: count
-    cuda._nvml_based_avail = lambda: False
-    cuda.current_device = lambda: current_device()
-    cuda.set_device = lambda device: _set_device(device)
+    """torch.cuda, or the module of other devices that have one like it."""
+    module, count = machine.module, machine.devices
+    module._lazy_init = lambda: check_fork()
+    module.init = lambda: check_fork()
+    module._initialized = True
+    module._is_compiled = lambda: True
+    module.is_available = lambda: count > 0
+    module.is_initialized = lambda: True
+    module._cached_device_count = count
+    module.device_count = lambda: count
+    module.current_device = lambda: current_device()
+    module.set_device = lambda device: _set_device(device)
     os.register_at_fork(after_in_child=_in_child)
 
     for name, function in _native_functions().items():
-        setattr(torch._C, name, _own(function))
+        setattr(torch._C, f"_{machine.kind}_{name}", _own(function))
     for name in _declared():
         if not hasattr(torch._C, name):
             setattr(torch._C, name, _refusal(name))
-    cuda._exchange_device = lambda index: _exchange(index)
-    cuda._maybe_exchange_device = lambda index: _exchange(index)
-    cuda._lazy_call = lambda function, **named: function()
-    cuda._is_in_bad_fork = lambda: machine.bad_fork
-    cuda.default_generators = tuple(machine.default_generators)
-    cuda.synchronize = lambda device=None: _synchronize(device)
-    cuda.ipc_collect = lambda: None
+    module._exchange_device = lambda index: _exchange(index)
+    module._maybe_exchange_device = lambda index: _exchange(index)
+    module._lazy_call = lambda function, **named: function()
+    module._is_in_bad_fork = lambda: machine.bad_fork
+    module.default_generators = tuple(machine.default_generators)
+    module.synchronize = lambda device=None: _synchronize(device)
 
-    cuda.get_device_properties = lambda device=None: _properties(device)
-    cuda.get_device_name = lambda device=None: _properties(device).name
+    module.get_device_properties = lambda device=None: _properties(device)
+    module.get_device_name = lambda device=None: _properties(device).name
+    module._get_device_properties = lambda index: _properties(index)
+    module.is_bf16_supported = lambda including_emulation=True: True
+    module.can_device_access_peer = lambda device, peer_device: _can_access(device, peer_device)
+    accelerator: Any = getattr(torch, "accelerator", None)
+    if accelerator is not None:
+        accelerator.set_device_index = accelerator.set_device_idx = lambda device: _set_device(device)
+        accelerator.synchronize = lambda device=None: _synchronize(device)
+        for name in ("_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"):
+            setattr(torch._C, name, _own(_exchange))
+    memory.install()
+
+
+def install_nvidias() -> None:
+    """What only torch.cuda has."""
+    cuda = torch.cuda
+    cuda._CudaDeviceProperties = _CudaDeviceProperties
     cuda.get_device_capability = lambda device=None: (_properties(device), CAPABILITY)[1]
-    cuda._get_device_properties = lambda index: _PROPERTIES
-    cuda.is_bf16_supported = lambda including_emulation=True: True
-    cuda.can_device_access_peer = lambda device, peer_device: _can_access(device, peer_device)
+    cuda._device_count_nvml = lambda: machine.devices
+    cuda._raw_device_count_nvml = lambda: machine.devices
+    cuda._nvml_based_avail = lambda: False
+    cuda.ipc_collect = lambda: None
     cuda.utilization = lambda device=None: 0
     cuda.temperature = lambda device=None: 30
     cuda.power_draw = lambda device=None: 0
@@ -166,11 +191,6 @@ def install() -> None:
         setattr(cuda.nvtx, name, lambda *arguments, **named: -1)
     cuda.cudart = cuda.profiler.cudart = lambda: _CUDART
     cuda._cudart = _CUDART
-    accelerator: Any = getattr(torch, "accelerator", None)
-    if accelerator is not None:
-        accelerator.set_device_index = accelerator.set_device_idx = lambda device: _set_device(device)
-        accelerator.synchronize = lambda device=None: _synchronize(device)
-    memory.install()
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,51 +199,51 @@ def _own(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _native_functions() -> dict[str, Callable[..., Any]]:
-    """The C++ functions behind torch.cuda, which a CPU build lacks."""
+    """The C++ functions behind torch.cuda, which a CPU build lacks, without `_cuda_` in front."""
 
     def nothing(*arguments: Any, **named: Any) -> None:
         pass
 
     return {
-        "_cuda_getDeviceCount": lambda: machine.devices,
-        "_cuda_init": nothing,
-        "_cuda_getDevice": current_device,
-        "_cuda_setDevice": _set_device,
-        "_cuda_exchangeDevice": _exchange,
-        "_cuda_maybeExchangeDevice": _exchange,
-        "_cuda_synchronize": nothing,
-        "_cuda_emptyCache": nothing,
-        "_cuda_ipc_collect": nothing,
-        "_cuda_isInBadFork": lambda: machine.bad_fork,
-        "_cuda_getCompiledVersion": lambda: 12080,
-        "_cuda_getArchFlags": lambda: "sm_80",
-        "_cuda_hasPrimaryContext": lambda index: True,
-        "_cuda_setMemoryFraction": nothing,
-        "_cuda_getMemoryFraction": lambda *arguments: 1.0,
-        "_cuda_resetPeakMemoryStats": nothing,
-        "_cuda_resetAccumulatedMemoryStats": nothing,
-        "_cuda_memoryStats": lambda device: {},
-        "_cuda_canDeviceAccessPeer": lambda device, peer: True,
-        "_cuda_getAllocatorBackend": lambda: "native",
-        "_cuda_sleep": nothing,
-        "_cuda_set_sync_debug_mode": nothing,
-        "_cuda_get_sync_debug_mode": lambda: 0,
-        "_cuda_getCurrentBlasHandle": lambda: 0,
-        "_cuda_clearCublasWorkspaces": nothing,
-        "_cuda_getCurrentRawStream": lambda device: 0,
-        "_cuda_record_memory_history": nothing,
-        "_cuda_record_memory_history_legacy": nothing,
-        "_cuda_cudaHostAllocator": lambda: 0,
-        "_cuda_hostMemoryStats": dict,
-        "_cuda_memorySnapshot": lambda *arguments: {"segments": [], "device_traces": []},
+        "getDeviceCount": lambda: machine.devices,
+        "init": nothing,
+        "getDevice": current_device,
+        "setDevice": _set_device,
+        "exchangeDevice": _exchange,
+        "maybeExchangeDevice": _exchange,
+        "synchronize": nothing,
+        "emptyCache": nothing,
+        "ipc_collect": nothing,
+        "isInBadFork": lambda: machine.bad_fork,
+        "getCompiledVersion": lambda: 12080,
+        "getArchFlags": lambda: "sm_80",
+        "hasPrimaryContext": lambda index: True,
+        "setMemoryFraction": nothing,
+        "getMemoryFraction": lambda *arguments: 1.0,
+        "resetPeakMemoryStats": nothing,
+        "resetAccumulatedMemoryStats": nothing,
+        "memoryStats": lambda device: {},
+        "canDeviceAccessPeer": lambda device, peer: True,
+        "getAllocatorBackend": lambda: "native",
+        "sleep": nothing,
+        "set_sync_debug_mode": nothing,
+        "get_sync_debug_mode": lambda: 0,
+        "getCurrentBlasHandle": lambda: 0,
+        "clearCublasWorkspaces": nothing,
+        "getCurrentRawStream": lambda device: 0,
+        "record_memory_history": nothing,
+        "record_memory_history_legacy": nothing,
+        "cudaHostAllocator": lambda: 0,
+        "hostMemoryStats": dict,
+        "memorySnapshot": lambda *arguments: {"segments": [], "device_traces": []},
     }
 
 
 def _declared() -> list[str]:
-    """The C++ functions that a CUDA build has for torch.cuda, as torch's own stub file declares them."""
+    """The C++ functions that a build for the devices has, as torch's own stub file declares them."""
     stub = Path(torch.__path__[0]) / "_C" / "__init__.pyi"
     try:
-        return re.findall(r"^def (_cuda_\w+)\(", stub.read_text(encoding="utf-8"), re.MULTILINE)
+        return re.findall(rf"^def (_{machine.kind}_\w+)\(", stub.read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         return []
 

@@ -14,7 +14,7 @@ import torch.utils.data.sampler
 
 from devfix.simulate.devices import device_index
 from devfix.simulate.machine import Numbers, machine
-from devfix.simulate.tensor_types import known_to_torchscript
+from devfix.simulate.tensor_types import known_to_torch
 
 _FACTORIES = ("randperm", "rand", "randn", "randint", "normal", "multinomial", "bernoulli", "poisson")
 _METHODS = (
@@ -31,21 +31,24 @@ _METHODS = (
 )
 
 
-class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]  # torch is Any to mypy
+_Base: Any = torch._C.Generator
+
+
+class _AnyGenerator(type(_Base)):  # type: ignore[misc]  # torch is Any to mypy
     def __instancecheck__(cls, item: object) -> bool:
-        return isinstance(item, torch._C.Generator)
+        return isinstance(item, _Base)
 
 
-class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[misc]
+class Generator(_Base, metaclass=_AnyGenerator):  # type: ignore[misc]
     """torch.Generator, of the CPU or of a simulated device."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
         device = torch.device(device)
         if device.type not in ("cpu", machine.kind):
-            return torch._C.Generator(device)
-        self = torch._C.Generator.__new__(cls)
+            return _Base(device)
+        self = _Base.__new__(cls)
         if device.type == machine.kind:
-            machine.generators[self._cdata] = Numbers(device_index(device) if device.type == "cuda" else 0)
+            machine.generators[self._cdata] = Numbers(0 if device.type == "mps" else device_index(device))
         self._device = device
         return self
 
@@ -147,27 +150,24 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
 
 
 def install() -> None:
-    torch.Generator = Generator
-    from torch.utils import _device
-
-    _device._device_constructors()  # cached: it must hold the original functions
+    torch.Generator = torch._C.Generator = Generator
     for name in _FACTORIES:
         _refuse_cuda_generator(torch, name)
     for name in _METHODS:
         _refuse_cuda_generator(torch.Tensor, name)
 
     torch.utils.data.dataset.randperm = torch.randperm  # imported there by its name
-    if machine.kind != "cuda":
+    if machine.kind == "mps":
         return
 
-    def get_state(device: Any = "cuda") -> Any:
-        return torch.cuda.default_generators[device_index(device)].get_state()
+    def get_state(device: Any = None) -> Any:
+        return machine.module.default_generators[device_index(device)].get_state()
 
-    def set_state(new_state: Any, device: Any = "cuda") -> None:
-        torch.cuda.default_generators[device_index(device)].set_state(new_state)
+    def set_state(new_state: Any, device: Any = None) -> None:
+        machine.module.default_generators[device_index(device)].set_state(new_state)
 
-    torch.cuda.random.get_rng_state = torch.cuda.get_rng_state = get_state
-    torch.cuda.random.set_rng_state = torch.cuda.set_rng_state = set_state
+    for home in filter(None, (machine.module, getattr(machine.module, "random", None))):
+        home.get_rng_state, home.set_rng_state = get_state, set_state
 
 
 def _refuse_cuda_generator(owner: Any, name: str) -> None:
@@ -187,7 +187,7 @@ def _refuse_cuda_generator(owner: Any, name: str) -> None:
 
     setattr(owner, name, checked)
     if owner is torch:
-        known_to_torchscript(checked, name)
+        known_to_torch(checked, original, name)
 
 
 def _result_device(owner: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -203,7 +203,7 @@ def bring_up(generator: Any) -> None:
     """Bring the CPU generator beneath a cuda one to where that stands."""
     if machine.comparable:
         return
-    torch._C.Generator.manual_seed(generator, machine.generators[generator._cdata].next())
+    _Base.manual_seed(generator, machine.generators[generator._cdata].next())
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from devfix.simulate.errors import CannotSimulate
 from devfix.simulate.machine import current_device, machine, set_device
 from devfix.simulate.vtable import VTable, keep, number, virtual_functions
 
-NUMBERS = {"cuda": 1, "mps": 13}  # c10::DeviceType
 META = 14
 _TYPES = 21  # c10::COMPILE_TIME_MAX_DEVICE_TYPES is at least that
 _NO_INDEX = 0xFF
@@ -43,7 +42,7 @@ def install() -> None:
         registry = (_POINTER * _TYPES).in_dll(c10, "_ZN3c104impl26device_guard_impl_registryE")
     except ValueError as error:
         raise CannotSimulate(f"device_guard_impl_registry is not exported: {error}") from error
-    own = NUMBERS[machine.kind]
+    own = machine.torch_kind.number
     if registry[own]:
         raise CannotSimulate(
             f"a device guard of {machine.kind} is already registered (a build of torch for it?)"
@@ -75,7 +74,7 @@ def install() -> None:
 
 
 def _device_functions() -> dict[str, Any]:
-    own = NUMBERS[machine.kind]
+    own = machine.torch_kind.number
 
     def get(this: int) -> int:
         return own | ((current_device() & 0xFF) << 8)
@@ -85,17 +84,13 @@ def _device_functions() -> dict[str, Any]:
         if index != _NO_INDEX:
             set_device(index)
 
-    def exchange(this: int, device: int) -> int:
-        old = get(this)
-        put(this, device)
-        return old
-
     return {
         "type": _INT8(lambda this: own),
-        "exchangeDevice": _EXCHANGE_DEVICE(exchange),
+        # A C++ DeviceGuard changes nothing: it may end while an exception of Python is on its way, and a callback
+        # would lose that. The kernels go by the devices of tensors.
+        "exchangeDevice": _EXCHANGE_DEVICE(lambda this, device: get(this)),
         "getDevice": _DEVICE(get),
         "setDevice": _SET_DEVICE(put),
-        "uncheckedSetDevice": _SET_DEVICE(put),
         "deviceCount": _INT8(lambda this: machine.devices),
     }
 
@@ -132,7 +127,7 @@ def _through_fake_guard(registry: Any, meta: VTable, functions: dict[str, Any]) 
     swaps a CUDA guard that reports 0 devices for a no-op one, made for fake tensors on CUDA builds,
     whose streams are of type CUDA. It is shown such a guard, and what it installs is copied.
     """
-    own = NUMBERS["cuda"]
+    own = machine.torch_kind.number
     bait = meta.clone_object({"deviceCount": _INT8(lambda this: 0), "type": functions["type"]})
     registry[own] = bait
     torch._C._ensureCUDADeviceGuardSet()

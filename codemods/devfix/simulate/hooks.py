@@ -2,6 +2,7 @@
 
 The CPU wheel owns one CUDAHooksInterface object, a stub. Its table of virtual functions is
 replaced by a copy in which hasCUDA, deviceCount and their like answer for the simulated machine.
+Of PrivateUse1 there is none: it gets one whose other functions are the stub's of XPU, of the same base.
 Needed by the autograd engine, `torch.device(0)`, `.to(0)`, `torch.accelerator` and pinned memory.
 """
 
@@ -21,13 +22,16 @@ _POINTER = ctypes.c_void_p
 _BOOL = ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER)
 _INT = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER)
 _INT8 = ctypes.CFUNCTYPE(ctypes.c_int8, _POINTER)
-_GETTERS = {"cuda": "_ZN2at6detail12getCUDAHooksEv", "mps": "_ZN2at6detail11getMPSHooksEv"}
+_REGISTER = "_ZN2at33RegisterPrivateUse1HooksInterfaceEPNS_25PrivateUse1HooksInterfaceE"
+# What the stub says no to.
 _PROBES: dict[str, dict[str, Any]] = {
     "cuda": {
         **dict.fromkeys(("hasCUDA", "hasCUDART", "hasMAGMA", "hasCuDNN", "compiledWithCuDNN"), _BOOL),
         "getNumGPUs": _INT,
     },
     "mps": {"hasMPS": _BOOL},
+    "xpu": {"hasXPU": _BOOL},
+    "privateuseone": {},
 }
 
 
@@ -35,15 +39,18 @@ def install() -> None:
     """Replace the hooks; raises CannotSimulate if anything is not as the headers say."""
     root = Path(torch.__path__[0])
     include = root / "include/ATen/detail"
-    interface = f"{machine.key}HooksInterface"
+    interface = machine.torch_kind.hooks
     slots, size = number(
         virtual_functions(include / "AcceleratorHooksInterface.h", "AcceleratorHooksInterface"),
         virtual_functions(include / f"{interface}.h", interface),
     )
     library = ctypes.CDLL(str(root / "lib" / "libtorch_cpu.so"))
     keep(library)
+    own = machine.kind != "privateuseone"
+    getter = f"get{machine.key if own else 'XPU'}Hooks"
     try:
-        get_hooks = getattr(library, _GETTERS[machine.kind])
+        get_hooks = getattr(library, f"_ZN2at6detail{len(getter)}{getter}Ev")
+        register = None if own else getattr(library, _REGISTER)
     except AttributeError as error:
         raise CannotSimulate(f"the hooks of {machine.kind} are not exported: {error}") from error
     get_hooks.restype = _POINTER
@@ -55,7 +62,12 @@ def install() -> None:
         raise CannotSimulate(f"{interface} lacks functions that it should have")
     if any(table.call(name, prototype) for name, prototype in probes.items()):
         raise CannotSimulate(f"{interface} is not laid out as its headers say, or {machine.kind} is there")
-    _POINTER.from_address(hooks).value = table.clone(_functions(root))
+    if register is None:
+        _POINTER.from_address(hooks).value = table.clone(_functions(root))
+        return
+    torch.utils.rename_privateuse1_backend(machine.kind)
+    register.argtypes = [_POINTER]
+    register(table.clone_object(_functions(root)))
 
 
 def _is_pinned(address: int) -> bool:
@@ -76,6 +88,12 @@ def _functions(root: Path) -> dict[str, Any]:
         "hasCUDA": _BOOL(lambda this: True),
         "hasCUDART": _BOOL(lambda this: True),
         "hasMPS": _BOOL(lambda this: True),
+        "hasXPU": _BOOL(lambda this: True),
+        # A tensor on xpu goes through DLPack without the number of its device.
+        "getGlobalIdxFromDevice": ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer)(lambda this, device: 0),
+        "getDeviceFromPtr": ctypes.CFUNCTYPE(ctypes.c_uint16, pointer, pointer)(
+            lambda this, address: machine.torch_kind.number | machine.arriving << 8
+        ),
         "isOnMacOSorNewer": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_uint, ctypes.c_uint)(
             lambda this, major, minor: True
         ),

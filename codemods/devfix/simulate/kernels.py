@@ -24,7 +24,7 @@ from devfix.simulate.device_checks import (
     tensors,
 )
 from devfix.simulate.generators import bring_up, numbers_of
-from devfix.simulate.machine import check_process, current_device, machine, stats, synchronizes
+from devfix.simulate.machine import check_process, current_device, guard_of, machine, stats, synchronizes
 from devfix.simulate.native_functions import NativeFunction
 
 Tensor = torch.Tensor
@@ -131,11 +131,11 @@ class _Lowering:
         return value
 
 
-def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Callable[..., Any]:
+def make_sparse_kernel(operation: Any, function: NativeFunction, layout: str) -> Callable[..., Any]:
     """The kernel of an operation for SparseCUDA or SparseCsrCUDA; it must have one for the CPU's key."""
-    cpu = key.replace(machine.key, "CPU")
-    kernel = _Kernel(operation, function, "", function.sparse_method(key))
-    if function.dispatch.get(cpu) != function.dispatch[key]:
+    cpu = f"{layout}CPU"
+    kernel = _Kernel(operation, function, "", function.sparse_method(f"{layout}{machine.key}"))
+    if function.dispatch.get(cpu) != function.dispatch[f"{layout}{machine.torch_kind.like}"]:
         return natively(kernel.run, operation)
     run, cpu_key = operation._op_dk, getattr(Key, cpu)
 
@@ -143,7 +143,10 @@ def make_sparse_kernel(operation: Any, function: NativeFunction, key: str) -> Ca
         """One C++ function for both; what it does to the parts comes to the kernels for these."""
         if function.device_check:
             check_wrapper(kernel.order, kernel._bind(arguments, named), kernel.method)
-        return run(cpu_key, *arguments, **named)
+        first = next((one for value in (*arguments, *named.values()) for one in tensors(value)), None)
+        at = named.get("device") if first is None else first.device
+        with guard_of(-1 if at is None or at.index is None else at.index):
+            return run(cpu_key, *arguments, **named)
 
     return natively(shared, operation)
 
@@ -189,8 +192,7 @@ class _Kernel:
             not function.device_check
             and not function.structured
             and has_kernel(operation, "CPU")
-            and machine.key in function.dispatch
-            and function.dispatch.get("CPU") == function.dispatch[machine.key]
+            and function.dispatch.get("CPU", "") == function.dispatch.get(machine.torch_kind.like)
         )
         if machine.kind == "mps" and not (self.own_check or self.shared or function.iterates):
             self.own_check = check_placeholders

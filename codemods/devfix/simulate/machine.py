@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -35,12 +36,34 @@ class Numbers:
         return self.seed if not offset else (self.seed * 0x9E3779B97F4A7C15 + offset) % 2**63
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What torch's C++ calls a kind of devices."""
+
+    number: int  # c10::DeviceType
+    dlpack: int  # DLDeviceType
+    key: str  # DispatchKey
+    hooks: str  # the class of its hooks, in ATen/detail
+    like: str  # the dispatch key whose kernels in native_functions.yaml it is taken to have
+
+
+KINDS = {
+    "cuda": Kind(1, 2, "CUDA", "CUDAHooksInterface", "CUDA"),
+    "mps": Kind(13, 8, "MPS", "MPSHooksInterface", "MPS"),
+    # torch-xpu-ops, where its kernels are, aims at CUDA's operators; torch's own table has few of them.
+    "xpu": Kind(12, 14, "XPU", "XPUHooksInterface", "CUDA"),
+    # The key for accelerators of packages, without the package.
+    "privateuseone": Kind(20, 12, "PrivateUse1", "PrivateUse1HooksInterface", "CUDA"),
+}
+
+
 @dataclass
 class Machine:
     """The one simulated machine of this process."""
 
     devices: int = 0  # 0: not enabled
-    kind: str = "cuda"  # the type of the devices: cuda or mps
+    kind: str = "cuda"  # the type of the devices, of KINDS
+    torch_kind: Kind = KINDS["cuda"]
     here: Callable[[Any], bool] = attrgetter("is_cuda")  # is a tensor on one of them?
     bad_fork: bool = False  # in a child that was forked after CUDA was there
     old_wording: bool = False  # of libtorch's device check
@@ -50,19 +73,27 @@ class Machine:
     refused_dtypes: dict[Any, str] = field(default_factory=dict)  # that the devices cannot hold: the error
     comparable: bool = False  # random numbers of devices come from the CPU's generator, as on the CPU
     pinned: dict[int, int] = field(default_factory=dict)  # address of pinned memory -> bytes
+    arriving: int = 0  # the device that a tensor goes to, for XPU's hooks
     capture: Any = None  # graphs.Capture, while a CUDA graph is captured
     # Of a run that goes on after device errors (`keeping_going`): may a kernel go on, and with which generator?
     carry_on: Callable[[str, Exception, Sequence[Any]], bool] | None = None
     other_generator: Callable[[str, Exception, Any, Any], Any] | None = None
 
     def become(self, kind: str, devices: int) -> None:
-        self.kind, self.devices = kind, devices
+        self.kind, self.torch_kind, self.devices = kind, KINDS[kind], devices
         self.here = attrgetter(f"is_{kind}")
 
     @property
     def key(self) -> str:
         """The dispatch key of the devices."""
-        return self.kind.upper()
+        return self.torch_kind.key
+
+    @property
+    def module(self) -> Any:
+        """torch.cuda and its like."""
+        import torch
+
+        return getattr(torch, self.kind)
 
     def device(self, index: int) -> Any:
         import torch
@@ -85,9 +116,24 @@ def set_device(index: int) -> None:
     _local.device = index
 
 
+@contextmanager
+def guard_of(index: int) -> Iterator[None]:
+    """c10::DeviceGuard: the current device is another one, or none is meant (-1)."""
+    before = current_device()
+    set_device(index if index >= 0 else before)
+    try:
+        yield
+    finally:
+        set_device(before)
+
+
 def check_ordinal(index: int) -> None:
     """Raise what CUDA raises for a device that is not there."""
     if not 0 <= index < machine.devices:
+        if machine.kind != "cuda":  # c10/xpu/XPUFunctions.h; of others as well
+            raise RuntimeError(
+                f"The device index is out of range. It must be in [0, {machine.devices}), but got {index}."
+            )
         raise cuda_error(
             101, "invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
         )
@@ -106,7 +152,7 @@ def check_fork() -> None:
     """Raise what CUDA raises in a forked child, such as a DataLoader worker."""
     if machine.bad_fork:
         raise RuntimeError(
-            "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
+            f"Cannot re-initialize {machine.key} in forked subprocess. To use {machine.key} with multiprocessing, "
             "you must use the 'spawn' start method"
         )
 

@@ -18,6 +18,7 @@ from devfix.simulate.machine import current_device, machine
 TOTAL = 80 * 2**30
 _STEP, _SEGMENT = 512, 2**21
 _storage = torch.UntypedStorage
+_bytes_of = torch.UntypedStorage.nbytes
 
 
 @dataclass
@@ -52,7 +53,7 @@ _ledger = _Ledger()
 def note(tensor: Any) -> None:
     """A tensor has come to a device; if its memory is known, nothing is new."""
     storage = tensor.untyped_storage()
-    size = storage.nbytes()
+    size = _bytes_of(storage)
     if not size:
         return
     address = storage.data_ptr()
@@ -161,7 +162,7 @@ def _stats(device: Any = None) -> dict[str, Any]:
 
 
 def install() -> None:
-    cuda: Any = torch.cuda
+    module: Any = machine.module
     functions = {
         "memory_allocated": lambda device=None: figures(device).allocated,
         "max_memory_allocated": lambda device=None: figures(device).peak,
@@ -181,8 +182,9 @@ def install() -> None:
         ),
     }
     for name, function in functions.items():
-        setattr(cuda, name, function)
-        setattr(cuda.memory, name, function)
+        setattr(module, name, function)
+        if hasattr(module, "memory"):
+            setattr(module.memory, name, function)
     accelerator: Any = getattr(torch, "accelerator", None)
     for home in filter(None, (accelerator, getattr(accelerator, "memory", None))):
         for name, function in {**functions, "get_memory_info": functions["mem_get_info"]}.items():

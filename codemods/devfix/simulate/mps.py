@@ -8,9 +8,7 @@ that it has no storage for.
 from __future__ import annotations
 
 import itertools
-import os
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -19,10 +17,9 @@ import torch
 
 from devfix.simulate import memory
 from devfix.simulate.alias import all_to_cuda, cpu_alias
-from devfix.simulate.errors import SimulationUnsupported
+from devfix.simulate.lacking import on_the_cpu
 from devfix.simulate.machine import machine
 from devfix.simulate.native_functions import NativeFunction
-from devfix.simulate.vtable import keep
 
 aten = torch.ops.aten
 _DOUBLE = (
@@ -40,7 +37,6 @@ _ALWAYS = {
 }
 _numbers = itertools.count(1)
 _events: dict[int, float] = {}
-_warned: set[str] = set()
 
 
 def install() -> None:
@@ -92,51 +88,6 @@ def _record(event: int) -> None:
     _events[event] = time.perf_counter()
 
 
-# --- operations that MPS lacks -------------------------------------------------------------
-
-
-def fallback(functions: Mapping[str, NativeFunction]) -> Callable[..., Any]:
-    """What is called for an operation without a kernel."""
-    asked = os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0")
-    on_cpu = asked.isdigit() and int(asked) != 0
-
-    def fall_back(operation: Any, *arguments: Any, **named: Any) -> Any:
-        schema = operation._schema
-        full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-        space, _, name = full.partition("::")
-        known = functions.get(name)
-        if space != "aten" or known is None or known.there:
-            raise SimulationUnsupported(f"operator {full} has no simulated MPS kernel")
-        if on_cpu:
-            return _on_the_cpu(operation, full, *arguments, **named)
-        raise NotImplementedError(
-            f"The operator '{full}' is not currently implemented for the MPS device. If you want this op to be "
-            "considered for addition please comment on https://github.com/pytorch/pytorch/issues/141287 and mention "
-            "use-case, that resulted in missing op as well as commit hash "
-            f"{torch.version.git_version}. As a temporary fix, you can set the environment variable "
-            "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for this op. WARNING: this will be slower "
-            "than running natively on MPS."
-        )
-
-    return fall_back
-
-
-def _on_the_cpu(operation: Any, full: str, *arguments: Any, **named: Any) -> Any:
-    if full not in _warned:
-        _warned.add(full)
-        warnings.warn(
-            f"The operator '{full}' is not currently supported on the MPS backend and will fall back to run on the "
-            "CPU. This may have performance implications.",
-            stacklevel=2,
-        )
-    from devfix.simulate.kernels import make_kernel
-
-    kernel = make_kernel(operation, NativeFunction(operation.__name__, "", "", device_check=False))
-    if kernel is None:
-        raise SimulationUnsupported(f"operator {full} has no kernel for the CPU")
-    return kernel(*arguments, **named)
-
-
 # --- operations that only MPS has ----------------------------------------------------------
 
 
@@ -159,7 +110,7 @@ def always_on_the_cpu(functions: Mapping[str, NativeFunction]) -> dict[str, Call
         function = functions.get(full)
         operation = function and getattr(getattr(aten, function.name), function.overload or "default", None)
         if function and operation is not None and not function.there:
-            made[full] = partial(_on_the_cpu, operation, f"aten::{name}")
+            made[full] = partial(on_the_cpu, operation, f"aten::{name}")
     return made
 
 
@@ -180,18 +131,6 @@ def check_convolution(input: Any, weight: Any, bias: Any) -> None:
 def _type(tensor: Any) -> str:
     kind: str = tensor.type()
     return f"MPS{kind.split('.')[-1].removesuffix('Tensor')}Type" if machine.here(tensor) else kind
-
-
-def install_attention() -> None:
-    """A build without MPS asks its own table which attention MPS takes; here it is the one of single operations."""
-    for key in ("MPS", "AutogradMPS"):
-        library = torch.library.Library("aten", "IMPL", key)
-        library.impl("scaled_dot_product_attention", _whole_attention)
-        keep(library)
-
-
-def _whole_attention(*arguments: Any, **named: Any) -> Any:
-    return aten._scaled_dot_product_attention_math.default(*arguments, **named)[0]
 
 
 def _lowered(values: Sequence[Any]) -> list[Any]:

@@ -26,6 +26,7 @@ class NativeFunction:
     iterates: bool = False  # through TensorIterator, which has checks of its own
     delegate: str = ""
     there: bool = False  # do the devices have it?
+    key: str = "CUDA"
     dispatch: dict[str, str] = field(default_factory=dict)  # dispatch key -> C++ function
 
     @property
@@ -40,19 +41,21 @@ class NativeFunction:
         )
         name = f"{self.name}_out" if out else self.name
         if self.structured:
-            return f"wrapper_CUDA_{name}" + (f"_{self.overload}" if self.overload else "")
-        return f"wrapper_CUDA_{self.overload}_{name}"
+            return f"wrapper_{self.key}_{name}" + (f"_{self.overload}" if self.overload else "")
+        return f"wrapper_{self.key}_{self.overload}_{name}"
 
     def sparse_method(self, key: str) -> str:
         """The name of the wrapper in RegisterSparseCUDA.cpp or RegisterSparseCsrCUDA.cpp."""
-        name = self.method.removeprefix("wrapper_CUDA_")
+        name = self.method.removeprefix(f"wrapper_{self.key}_")
         if self.structured:
             name = f"{self.overload}_{name.removesuffix(f'_{self.overload}') if self.overload else name}"
         return f"wrapper_{key}_{name}"
 
 
-def load(key: str = "CUDA") -> dict[str, NativeFunction]:
+def load(key: str = "CUDA", own: str = "") -> dict[str, NativeFunction]:
     """Every native function by `name.overload`, for devices with a dispatch key.
+
+    They have what the table says of it, and what it says of `own`, by which messages name them.
 
     Raises CannotSimulate without the file.
     """
@@ -66,7 +69,8 @@ def load(key: str = "CUDA") -> dict[str, NativeFunction]:
     functions = _parse(text)
     for function in functions.values():
         origin = functions[function.delegate] if function.delegate else function
-        function.there = key in origin.dispatch or key in function.dispatch
+        function.there = not {key, own}.isdisjoint((*origin.dispatch, *function.dispatch))
+        function.key = own or key
         function.iterates = origin.iterates
         function.structured = function.structured or bool(function.delegate)
         function.device_check = function.device_check and key != "MPS"  # torchgen writes none for it

@@ -1,4 +1,4 @@
-"""`pytest --simulate-cuda[=N]` and `--simulate-mps`: a test suite on simulated devices.
+"""`pytest --simulate-cuda[=N]` and `--simulate-device KIND`: a test suite on simulated devices.
 
 Without an option nothing of devfix is loaded but this module, and torch never is. With it, `import
 torch` ends with simulated devices in this process and in all that it starts, the workers of
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest  # which has loaded this module
 
 OPTION = "simulate_cuda"
-MPS = "simulate_mps"
+DEVICE = "simulate_device"
 KEEP_GOING = "devfix_keep_going"
 PLACE = "devfix_place"
 
@@ -44,10 +44,17 @@ def pytest_addoption(parser: Any) -> None:
         help="run on N (default: 1) CUDA devices that devfix simulates on the CPU; write --simulate-cuda=N",
     )
     group.addoption(
+        "--simulate-device",
+        dest=DEVICE,
+        choices=["mps", "xpu", "privateuseone"],
+        help="run on a device that is not CUDA, and that devfix simulates on the CPU",
+    )
+    group.addoption(
         "--simulate-mps",
-        dest=MPS,
-        action="store_true",
-        help="run on a Mac's GPU that devfix simulates on the CPU",
+        dest=DEVICE,
+        action="store_const",
+        const="mps",
+        help="the same as --simulate-device mps: a Mac's GPU",
     )
 
 
@@ -62,15 +69,15 @@ def _devices(text: str) -> int:
 def pytest_load_initial_conftests(early_config: Any) -> None:
     """The first of all hooks: before a conftest.py can import torch."""
     devices = getattr(early_config.known_args_namespace, OPTION, None)
-    kind = "mps" if getattr(early_config.known_args_namespace, MPS, False) else "cuda"
+    kind = getattr(early_config.known_args_namespace, DEVICE, None) or "cuda"
     keep_going = getattr(early_config.known_args_namespace, KEEP_GOING, False)
     place = getattr(early_config.known_args_namespace, PLACE, None)
-    if kind == "mps":
+    if kind != "cuda":
         if devices is not None:
-            raise pytest.UsageError("--simulate-mps and --simulate-cuda exclude each other")
+            raise pytest.UsageError(f"--simulate-device {kind} and --simulate-cuda exclude each other")
         devices = 1
     if devices is None and keep_going:
-        raise pytest.UsageError("--keep-going is for --simulate-cuda and --simulate-mps")
+        raise pytest.UsageError("--keep-going is for --simulate-cuda and --simulate-device")
     if place and not keep_going:
         raise pytest.UsageError("--place is for --keep-going")
     if devices is None:
@@ -102,8 +109,8 @@ class _Simulation:
         self.devices, self.kind = devices, kind
 
     def pytest_report_header(self) -> str:
-        if self.kind == "mps":
-            return "devfix: an MPS device, simulated"
+        if self.kind != "cuda":
+            return f"devfix: a device of type {self.kind}, simulated"
         return (
             f"devfix: {self.devices} CUDA device{'s' * (self.devices > 1)}, simulated where there is no GPU"
         )

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import os
 import sys
+from types import CodeType
 from typing import Any
 
 import torch
 
-from devfix.simulate import devices, generators, graphs, mps, parallel, sharing, streams, tensor_types
+from devfix.simulate import devices, generators, graphs, mps, others, parallel, sharing, streams, tensor_types
 from devfix.simulate.ending import without_own
 from devfix.simulate.machine import machine
 from devfix.simulate.notes import note
+
+_PACKAGE, _FOLDER = "devfix.simulate", os.path.dirname(__file__)
 
 
 def install() -> None:
@@ -19,16 +24,21 @@ def install() -> None:
     if machine.kind == "mps":
         mps.install()
     else:
-        _install_cuda()
+        if machine.kind != "cuda":
+            others.prepare()
+        devices.install()
+        streams.install()
+        if machine.kind == "cuda":
+            _install_cuda()
     generators.install()
     tensor_types.install()
     _install_compilers()
     _install_tracebacks()
+    skip_own_code()
 
 
 def _install_cuda() -> None:
-    devices.install()
-    streams.install()
+    devices.install_nvidias()
     graphs.install()
     parallel.install()
     sharing.install()
@@ -41,16 +51,50 @@ def _install_cuda() -> None:
 
 
 def _install_compilers() -> None:
-    """Whatever would generate code for a GPU runs eagerly instead."""
+    """What would generate code for a GPU runs the graphs that torch.compile has traced, or the program, eagerly."""
     with contextlib.suppress(Exception):  # TorchScript's fusers: not in every torch
         torch._C._jit_set_texpr_fuser_enabled(False)
         torch._C._jit_set_profiling_executor(False)
 
-    def compile(model: Any = None, **named: Any) -> Any:
-        note("torch.compile is replaced by eager execution (no GPU code generation)")
-        return (lambda function: function) if model is None else model
+    def run_eagerly(self: Any, model: Any, inputs: Any, **named: Any) -> Any:
+        note("torch.compile traces the program and runs the graphs eagerly (no GPU code generation)")
+        from torch._dynamo.backends.registry import lookup_backend
 
-    torch.compile = compile
+        return lookup_backend("aot_eager")(model, inputs)
+
+    inductor = torch._TorchCompileInductorWrapper
+    inductor.__call__, inductor.get_compiler_config = run_eagerly, lambda self: self.config
+    for name in ("_cuda_CUDAAllocator_AllocatorState", "_set_cached_tensors_enabled"):
+        if not hasattr(torch._C, name):  # torch._dynamo.reset imports them
+            setattr(torch._C, name, type(name, (), {}))
+
+
+def skip_own_code() -> None:
+    """torch.compile leaves the functions of the simulator alone, where code that it runs comes to them.
+
+    It compiles every function of Python that is called while it is on, kernels as well.
+    """
+    frames: Any = torch._C._dynamo.eval_frame
+    leave: Any = getattr(frames, "skip_code", None)  # before torch 2.7
+    if leave is None:
+        never = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+
+        def leave(code: CodeType) -> None:
+            frames.set_code_exec_strategy(code, never)
+
+    def skip(code: CodeType) -> None:
+        leave(code)
+        for inner in code.co_consts:
+            if isinstance(inner, CodeType):
+                skip(inner)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PACKAGE):
+            for value in [*vars(module).values()]:
+                for one in vars(value).values() if isinstance(value, type) else (value,):
+                    code = getattr(inspect.unwrap(one) if callable(one) else one, "__code__", None)
+                    if isinstance(code, CodeType) and os.path.dirname(code.co_filename) == _FOLDER:
+                        skip(code)
 
 
 def _install_profilers() -> None:

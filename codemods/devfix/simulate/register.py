@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import mps, native_functions, recurrent
+from devfix.simulate import lacking, mps, native_functions, others, recurrent
 from devfix.simulate.device_checks import has_old_wording
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
@@ -27,7 +27,7 @@ def install() -> tuple[str, ...]:
     keep(library)
     special = special_kernels()
     missing = []
-    functions = native_functions.load(machine.key)
+    functions = native_functions.load(machine.torch_kind.like, machine.key)
     if machine.kind == "mps":
         special = {**special, **mps.special_kernels(), **mps.always_on_the_cpu(functions)}
     for full, function in functions.items():
@@ -51,34 +51,36 @@ def install() -> tuple[str, ...]:
         except Exception as error:  # torch has no one type for "this cannot be registered"
             missing.append(f"{full}: {error}")
     own = machine.key
-    if own == "MPS":
-        mps.install_attention()
-        _fall_back(own, mps.fallback(functions))
-    else:
+    if machine.kind == "cuda":
         recurrent.install()
+    if machine.kind in lacking.WORDS:
+        others.install_attention()
+        _fall_back(own, lacking.fallback(functions))
+    else:
         no_cuda = frozenset(
             f"aten::{full}" for full, function in functions.items() if _cpu_only(function.dispatch)
         )
-        _refuse(own, "operator {} has no simulated CUDA kernel", no_cuda)
-    for key in (f"Sparse{own}", f"SparseCsr{own}"):
-        _install_sparse(key, functions)
-    others = ("QuantizedCUDA", "NestedTensorCUDA") if own == "CUDA" else ()
-    for key in (f"Sparse{own}", f"SparseCsr{own}", *others):
+        _refuse(own, f"operator {{}} has no simulated {own} kernel", no_cuda)
+    for layout in ("Sparse", "SparseCsr"):
+        _install_sparse(layout, functions)
+    more = ("QuantizedCUDA", "NestedTensorCUDA") if own == "CUDA" else ()
+    for key in (f"Sparse{own}", f"SparseCsr{own}", *more):
         _refuse(key, "operator {} on " + key + f" tensors has no simulated {own} kernel")
     return tuple(missing)
 
 
-def _install_sparse(key: str, functions: Mapping[str, NativeFunction]) -> None:
-    library = torch.library.Library("aten", "IMPL", key)
+def _install_sparse(layout: str, functions: Mapping[str, NativeFunction]) -> None:
+    library = torch.library.Library("aten", "IMPL", f"{layout}{machine.key}")
     keep(library)
+    listed = f"{layout}{machine.torch_kind.like}"
     for full, function in functions.items():
         operation = getattr(
             getattr(torch.ops.aten, function.name, None), function.overload or "default", None
         )
-        if key not in function.dispatch or operation is None:
+        if listed not in function.dispatch or operation is None:
             continue
-        if has_kernel(operation, key.replace(machine.key, "CPU")):
-            library.impl(full, make_sparse_kernel(operation, function, key))
+        if has_kernel(operation, f"{layout}CPU"):
+            library.impl(full, make_sparse_kernel(operation, function, layout))
 
 
 def _cpu_only(dispatch: Iterable[str]) -> bool:

@@ -12,25 +12,31 @@ import torch
 
 from devfix.simulate.devices import device_index
 from devfix.simulate.errors import lacks
-from devfix.simulate.machine import check_ordinal, machine, not_capturing
+from devfix.simulate.machine import check_ordinal, current_device, machine, not_capturing
 
 _numbers = itertools.count(1)
 _current = threading.local()
 
 
-class Stream:
+class Stream(torch.Stream):  # type: ignore[misc]  # torch is Any to mypy
     """torch.cuda.Stream; 0 is the number of a device's default stream."""
 
-    def __init__(self, device: Any = None, priority: int = 0, **named: Any) -> None:
-        self._name(device, next(_numbers), priority)
+    def __new__(cls, device: Any = None, priority: int = 0, **named: Any) -> Any:
+        return cls._numbered(
+            named.get("device_index", device), named.get("stream_id", next(_numbers)), priority
+        )
 
-    def _name(self, device: Any, number: int, priority: int = 0) -> None:
-        self.device = torch.device("cuda", device_index(device))
-        check_ordinal(self.device.index)
-        self.device_index = self.device.index
-        self.device_type = 1
-        self.priority = priority
-        self.cuda_stream = self.stream_id = number
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        pass
+
+    @classmethod
+    def _numbered(cls, device: Any, number: int, priority: int = 0) -> Any:
+        index = device_index(device)
+        check_ordinal(index)
+        kind = machine.torch_kind.number
+        self = torch.Stream.__new__(cls, stream_id=number, device_index=index, device_type=kind)
+        self.priority, self.cuda_stream = priority, number
+        return self
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
@@ -66,25 +72,23 @@ class Stream:
         self._context.__exit__(*error)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and (other.device, other.stream_id) == (self.device, self.stream_id)
+        return isinstance(other, Stream) and bool(torch.Stream.__eq__(self, other))
 
-    def __hash__(self) -> int:
-        return hash((self.device, self.stream_id))
+    __hash__ = torch.Stream.__hash__
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+        return f"<torch.{machine.kind}.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
 class ExternalStream(Stream):
     """torch.cuda.ExternalStream, of a stream's number."""
 
-    def __init__(self, stream_ptr: int, device: Any = None, **named: Any) -> None:
-        self._name(device, stream_ptr)
+    def __new__(cls, stream_ptr: int, device: Any = None, **named: Any) -> Any:
+        return cls._numbered(device, stream_ptr)
 
 
 def _default_stream(device: Any = None) -> Stream:
-    stream: Stream = Stream.__new__(torch.cuda.Stream)
-    stream._name(device, 0)
+    stream: Stream = machine.module.Stream._numbered(device, 0)
     return stream
 
 
@@ -93,13 +97,27 @@ def _current_stream(device: Any = None) -> Stream:
     return found if found is not None else _default_stream(device)
 
 
+def _of_accelerator(device: Any = None) -> Any:
+    """torch.accelerator's current stream, which is a torch.Stream."""
+    stream = _current_stream(device)
+    if type(stream) is torch.Stream:
+        return stream
+    return torch.Stream(
+        stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type
+    )
+
+
 def _set_stream(stream: Any) -> None:
     if stream is not None:
-        _current.streams = {**getattr(_current, "streams", {}), stream.device_index: stream}
+        index = stream.device_index if stream.device_index >= 0 else current_device()
+        _current.streams = {**getattr(_current, "streams", {}), index: stream}
 
 
-class Event:
+class Event(torch.Event):  # type: ignore[misc]  # torch is Any to mypy
     """torch.cuda.Event; the times between them are the CPU's."""
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        return torch.Event.__new__(cls, torch.device(machine.kind))
 
     def __init__(
         self,
@@ -143,7 +161,7 @@ class StreamContext:
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self.device = (
-            torch.cuda.device(stream.device) if hasattr(stream, "device") else contextlib.nullcontext()
+            machine.module.device(stream.device) if hasattr(stream, "device") else contextlib.nullcontext()
         )
         self.before: Stream | None = None
 
@@ -160,7 +178,7 @@ class StreamContext:
 
 
 def _record_stream(self: Any, stream: Any) -> None:
-    if not self.is_cuda:
+    if not machine.here(self):
         raise lacks("aten::record_stream", "CPU")
 
 
@@ -172,20 +190,25 @@ def _set_sync_debug_mode(mode: int | str) -> None:
 
 
 def install() -> None:
-    cuda = torch.cuda
+    module = machine.module
     bases = getattr(torch, "_streambase", None)
     if bases is not None:  # torch 2.4: dynamo wants classes that derive from these
         bases._StreamBase.register(Stream)
         bases._EventBase.register(Event)
     # Classes stay classes: programs annotate with them and ask isinstance.
-    cuda.Stream = cuda.streams.Stream = Stream
-    cuda.ExternalStream = cuda.streams.ExternalStream = ExternalStream
-    cuda.Event = cuda.streams.Event = Event
-    cuda.current_stream = lambda device=None: _current_stream(device)
-    cuda.default_stream = lambda device=None: _default_stream(device)
-    cuda.StreamContext = StreamContext
-    cuda.stream = lambda stream: StreamContext(stream)
-    cuda.set_stream = lambda stream: _set_stream(stream)
+    for kind in (Stream, ExternalStream, Event):
+        setattr(module, kind.__name__, kind)
+        if hasattr(module, "streams"):
+            setattr(module.streams, kind.__name__, kind)
+    module.current_stream = lambda device=None: _current_stream(device)
+    module.default_stream = lambda device=None: _default_stream(device)
+    module.StreamContext = StreamContext
+    module.stream = lambda stream: StreamContext(stream)
+    module.set_stream = lambda stream: _set_stream(stream)
+    accelerator: Any = getattr(torch, "accelerator", None)
+    if accelerator is not None:
+        accelerator.current_stream = lambda device=None: _of_accelerator(device)
+        accelerator.set_stream = lambda stream: _set_stream(stream)
     torch.Tensor.record_stream = lambda self, stream: _record_stream(self, stream)
-    cuda.set_sync_debug_mode = lambda mode: _set_sync_debug_mode(mode)
-    cuda.get_sync_debug_mode = lambda: machine.sync_debug
+    module.set_sync_debug_mode = lambda mode: _set_sync_debug_mode(mode)
+    module.get_sync_debug_mode = lambda: machine.sync_debug

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors
 
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import machine
@@ -29,6 +30,7 @@ _FACTORIES = (
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like"),
 )
 _PREFIX = "torch.cuda."
+_known: set[Any] = _device_constructors()  # cached by torch, with the original functions
 
 
 class _TensorType(type):
@@ -104,20 +106,25 @@ def _install_storage() -> None:
             return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
         return original(cls, *arguments, **named)
 
-    resize = storage.resize_
+    resize, real = storage.resize_, storage.nbytes
 
     def resize_(self: Any, size: int) -> Any:
         if self.device.type != machine.kind:
             return resize(self, size)
-        if size > self.nbytes():
+        if size > real(self):
             raise SimulationUnsupported("a storage on a device cannot grow")
-        return self  # memory that is given up early, as FSDP does, may as well be kept
+        self._size_told = size  # memory that is given up early, as FSDP does, may as well be kept
+        return self
+
+    def nbytes(self: Any) -> int:
+        told = getattr(self, "_size_told", None)
+        return int(real(self) if told is None else told)
 
     def share(self: Any, *arguments: Any, **named: Any) -> Any:
         raise SimulationUnsupported("storages on cuda cannot be sent to another process")
 
     storage.__new__ = staticmethod(new)
-    storage.resize_ = resize_
+    storage.resize_, storage.nbytes, storage.size = resize_, nbytes, nbytes
     if machine.kind == "cuda":
         storage._share_cuda_ = storage._new_shared_cuda = share
 
@@ -129,7 +136,6 @@ def _install_pinning() -> None:
         return _pinned(self if self.is_pinned() else original(self))
 
     torch.Tensor.pin_memory = pin_memory
-    torch.utils._device._device_constructors()  # cached: it must hold the original functions
     for name in _FACTORIES:
         _pin_results_of(torch, name)
     for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided"):
@@ -156,9 +162,11 @@ def _pin_results_of(owner: Any, name: str) -> None:
 
     setattr(owner, name, factory)
     if owner is torch:
-        known_to_torchscript(factory, name)
+        known_to_torch(factory, original, name)
 
 
-def known_to_torchscript(function: Any, name: str) -> None:
-    """TorchScript knows functions of torch by their identity."""
+def known_to_torch(function: Any, original: Any, name: str) -> None:
+    """TorchScript, and the mode of a default device that torch.compile traces, know functions by their identity."""
     torch.jit._builtins._register_builtin(function, f"aten::{name}")
+    if original in _known:
+        _known.add(function)

@@ -9,7 +9,10 @@ copied again and again, `comparisons` devices that are never equal; `placing` is
 
 from __future__ import annotations
 
+from typing import Any
+
 from devfix.simulate.machine import machine
+from devfix.simulate.notes import note
 
 
 def install(folder: str) -> None:
@@ -17,6 +20,8 @@ def install(folder: str) -> None:
 
     For a process that has its devices already, or none at all.
     """
+    import torch
+
     from devfix.simulate.keeping_going import (
         carrying_out,
         comparisons,
@@ -35,4 +40,11 @@ def install(folder: str) -> None:
     machine.carry_on = carrying_out.carry_on
     machine.other_generator = carrying_out.other_generator
     placing.install()
+    torch.compile = _not_compiled
     carrying_out.KeepGoing().__enter__()  # never left: the process is the program's
+
+
+def _not_compiled(model: Any = None, **named: Any) -> Any:
+    """torch.compile, which would trace what is called after a device error."""
+    note("torch.compile is replaced by eager execution, so that the program goes on after device errors")
+    return (lambda function: function) if model is None else model

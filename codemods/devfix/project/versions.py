@@ -1,0 +1,37 @@
+"""Which versions of torch a project asks for, in the files that its root has for that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "environment.yml")
+_VERSION = r"\d+(?:\.\d+)*"
+_ASKED = re.compile(
+    rf"(?<![\w.-])(?:py)?torch(?:\[[^\]\n]*\])?\s*\(?((?:\s*,?\s*(?:[=~]=?|[<>]=?|!=)\s*{_VERSION}(?:\.\*)?)+)"
+)
+_PART = re.compile(rf"([=~<>!]=?)\s*({_VERSION})")
+
+
+def torch_before(texts: Iterable[str], version: tuple[int, int]) -> str:
+    """What all requirements of torch in these texts keep below a version: the first of them, else nothing.
+
+    By PEP 440; conda's `=2.1` stands for `==2.1.*`.
+    """
+    asked = [found for text in texts for found in _ASKED.finditer(text)]
+    if asked and all(
+        any(_excludes(op, number, version) for op, number in _PART.findall(one[1])) for one in asked
+    ):
+        return " ".join(asked[0][0].split())
+    return ""
+
+
+def _excludes(operator: str, text: str, version: tuple[int, int]) -> bool:
+    parts = tuple(map(int, text.split(".")))
+    if operator in ("=", "==", "<="):
+        return parts[:2] < version
+    if operator == "<":
+        return parts <= version
+    if operator == "~=":  # up to the next number of the last part but one
+        return (parts[:-1] if len(parts) < 3 else parts[:2]) < version[: max(len(parts) - 1, 1)]
+    return False

@@ -1,0 +1,82 @@
+"""torch.compile on simulated devices: dynamo and AOT trace as on CUDA, and the graphs run eagerly."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from devfix.simulate import supervise
+
+HERE = Path(__file__).resolve().parent
+NOTE = "devfix: torch.compile traces the program and runs the graphs eagerly (no GPU code generation)"
+
+
+def ran(path: Path, device: str = "cuda", **named: Any) -> supervise.Ended:
+    ended = supervise.run(supervise.python([str(path)]), device=device, capture=True, seconds=500, **named)
+    if any(told.cannot for told in ended.told):
+        pytest.skip(ended.unchecked)
+    return ended
+
+
+def rows(text: str) -> dict[str, list[object]]:
+    found = [json.loads(line) for line in text.splitlines() if line.startswith("[")]
+    return {name: rest[:3] for name, *rest in found}
+
+
+def test_the_same_as_on_the_cpu() -> None:
+    """Results, errors, graph breaks and numbers of graphs."""
+    path = HERE / "compiled.py"
+    ended = ran(path)
+    plain = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=500)
+    assert ended.code == 0 and not ended.unchecked and NOTE in ended.output, ended.output
+    simulated, cpu = rows(ended.output), rows(plain.stdout)
+    assert len(cpu) == 16 and simulated == cpu
+    errors = [said for said, _, _ in simulated.values() if ": " in str(said)]
+    assert [str(one).partition(":")[0] for one in errors] == ["Unsupported", "Unsupported", "RuntimeError"]
+
+
+MIXED = """
+import torch
+from torch import nn
+
+net = torch.compile(nn.Linear(3, 3).cuda(), fullgraph=True)
+x = torch.ones(2, 3)
+print(net(x))
+"""
+
+
+def test_a_device_error_comes_at_tracing(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(MIXED)
+    ended = ran(tmp_path / "program.py")
+    assert ended.code == 1 and not ended.unchecked and "Tensor device mismatch" in ended.output
+    command = [sys.executable, "-m", "devfix", "run", "program.py"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300).stderr
+    assert "this is a device error, raised on cuda (simulated)" in told
+    assert "apply --codemod move-inputs program.py" in told
+
+
+def test_nothing_is_traced_where_the_program_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(MIXED)
+    ended = ran(tmp_path / "program.py", keep_going=True)
+    assert ended.code == 0 and len(ended.seen) == 1, ended.output
+    assert "torch.compile is replaced by eager execution" in ended.output
+
+
+def test_an_exception_survives_the_end_of_a_device_guard(tmp_path: Path) -> None:
+    """C++ guards end while the exception of a dispatch mode is on its way."""
+    (tmp_path / "program.py").write_text(
+        "import torch\n"
+        "from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode\n\n"
+        "with FakeTensorMode():\n"
+        "    x = torch.ones(3, device='cuda')\n"
+        "    try:\n"
+        "        x[x > 0]\n"
+        "    except DynamicOutputShapeException as error:\n"
+        "        print('caught', error)\n"
+    )
+    ended = ran(tmp_path / "program.py")
+    assert ended.code == 0 and "caught aten.nonzero" in ended.output, ended.output
