@@ -58,7 +58,7 @@ def _given(source: Source, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
     for place, value in enumerate(call.args):
         yield (
             value,
-            place > 0 if many or name == "torch.device" and len(call.args) > 1 else first and not place,
+            place > 0 if many or (name == "torch.device" and len(call.args) > 1) else first and not place,
         )
     for one in call.keywords:
         yield one.value, one.arg in _KEYWORDS

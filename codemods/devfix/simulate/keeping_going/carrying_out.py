@@ -41,7 +41,7 @@ class KeepGoing(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to myp
                 return torch.autograd.backward(*args, **gradient, **others)
         name = _name(func)
         result = _call(func, name, args, named)
-        histories.note_result(name, args, result, "device" in named)
+        histories.note_result(name, args, result, named)
         if copies.wanted:
             copies.note(name, args, result)
         return result

@@ -131,6 +131,19 @@ def handed_in() -> list[Any]:
     return _given(below) if below is not None else []
 
 
+def may_tell(device: Any) -> bool:
+    """Is a device the argument `device` of the function of the package that a line of a test file is calling?
+
+    Then that line may name another one. One that the package names by itself, the tests cannot change.
+    """
+    below = _called()
+    code = below.f_code if below is not None else None
+    if below is None or code is None or "device" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        return False
+    found = below.f_locals.get("device")
+    return type(found) is type(device) and found == device
+
+
 def _called() -> FrameType | None:
     """The frame that a line of a test file has called, or its own; None where an object is made, or no test runs."""
     below: FrameType | None = None
