@@ -470,10 +470,15 @@ def test_a_recipe(folder: Path) -> None:
     command = ["--", "python", "train.py", "hyperparams.yaml", "--device=cuda:0"]
     done = _devfix(folder, "repair", *command)
     assert done.returncode == 0, done.stderr
-    assert "devfix: on the CPU, with cpu instead of --device=cuda:0: it runs and prints 24 numbers" in done.stderr
+    assert (
+        "devfix: on the CPU, with cpu instead of --device=cuda:0: it runs and prints 24 numbers"
+        in done.stderr
+    )
     assert "+    ctc_lin: !ref <ctc_lin>\n" in done.stdout
     assert "+        logits = self.modules.ctc_lin(x)\n" in done.stdout
-    script.write_text(script.read_text().replace("self.hparams.asr_model.parameters()", "self.modules.parameters()"))
+    script.write_text(
+        script.read_text().replace("self.hparams.asr_model.parameters()", "self.modules.parameters()")
+    )
     done = _devfix(folder, "repair", "--write", *command)
     assert done.returncode == 0, done.stderr
     assert "self.hparams.ctc_lin.to(self.device)(x)" in script.read_text() and recipe.read_text() == listed

@@ -138,7 +138,11 @@ def may_tell(device: Any) -> bool:
     """
     below = _called()
     code = below.f_code if below is not None else None
-    if below is None or code is None or "device" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+    if (
+        below is None
+        or code is None
+        or "device" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    ):
         return False
     found = below.f_locals.get("device")
     return type(found) is type(device) and found == device
