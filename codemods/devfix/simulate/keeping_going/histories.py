@@ -73,8 +73,6 @@ def tensors(value: Any) -> Iterator[Any]:
 
 def note_result(name: str, arguments: Any, result: Any, named: Mapping[str, Any]) -> None:
     """A function of torch has given a result: what is new in it was made on the line that runs."""
-    if not isinstance(result, (Tensor, tuple, list)):
-        return
     line: Mark | None = None
     for tensor in tensors(result):
         if tensor in _known:
