@@ -45,7 +45,8 @@ def install() -> None:
         _instead(torch.cuda, name, "no-cuda", _nothing)
     for name in _NUMBERED:
         _instead(torch.cuda, name, "ordinal", _of_the_first)
-    _instead(torch.cuda.Stream, "__init__", "ordinal", _of_the_first)
+    if "__init__" in vars(torch.cuda.Stream):  # the simulated one
+        _instead(torch.cuda.Stream, "__init__", "ordinal", _of_the_first)
     for name in _COLLECTIVES if torch.distributed.is_available() else ():
         _instead(torch.distributed, name, "collective", _over_the_device)
     group = optimizer._group_tensors_by_device_and_dtype
