@@ -100,6 +100,15 @@ def by_name(x, y):
     return x + torch.zeros(len(y), device="cpu")
 
 
+class Noise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("level", torch.ones(4))
+
+    def draw(self):
+        return torch.rand(4, device=self.level.device) * self.level
+
+
 class Sampler:
     def __init__(self, net):
         self.net = net
@@ -156,7 +165,7 @@ def test_spread():
 
 
 def test_right():
-    assert package.right(TABLE).is_cuda
+    assert package.Noise().draw().is_cuda and package.right(TABLE).is_cuda
     array = torch.from_numpy(np.ones(4, "f"))
     assert package.right(array).is_cpu and package.right(torch.Tensor([1, 2])).is_cpu
     assert (TABLE * array * torch.Tensor([1, 2, 3, 4])).numpy().sum() == 20

@@ -48,7 +48,7 @@ def install() -> None:
     if not wanted:
         return
     module = torch.nn.Module
-    make, call = module.__init__, module.__call__
+    make, call, get = module.__init__, module.__call__, module.__getattr__
 
     @wraps(make)
     def init(self: Any, *arguments: Any, **named: Any) -> None:
@@ -67,7 +67,12 @@ def install() -> None:
             _place(self)
         return call(self, *arguments, **named)
 
-    module.__init__, module.__call__ = init, called
+    @wraps(get)
+    def attribute(self: Any, name: str) -> Any:
+        settle()  # before a method of it takes a parameter or a buffer
+        return get(self, name)
+
+    module.__init__, module.__call__, module.__getattr__ = init, called, attribute
     for name in ("to", "cuda", "cpu", "to_empty"):
         _noting(module, name)
 
