@@ -109,6 +109,14 @@ class Noise(nn.Module):
         return torch.rand(4, device=self.level.device) * self.level
 
 
+class Table:
+    def __init__(self, index):
+        self.index, self.size = index, index.shape[0]
+
+    def take(self, x):
+        return x[self.index.view(-1)] + torch.stack([self.index.view(-1), x.long()[: self.size]])[0]
+
+
 class Sampler:
     def __init__(self, net):
         self.net = net
@@ -165,6 +173,7 @@ def test_spread():
 
 
 def test_right():
+    assert package.Table(torch.LongTensor([0, 1])).take(TABLE).is_cuda
     assert package.Noise().draw().is_cuda and package.right(TABLE).is_cuda
     array = torch.from_numpy(np.ones(4, "f"))
     assert package.right(array).is_cpu and package.right(torch.Tensor([1, 2])).is_cpu

@@ -130,9 +130,12 @@ def asked_for() -> bool:
     return not any(map(_has_place, _given(below)))
 
 
-def handed_in() -> list[Any]:
-    """What a line of a test file has given to the function of the package that it is calling."""
-    below = _called()
+def handed_in(made: bool = False) -> list[Any]:
+    """What a line of a test file has given to the function of the package that it is calling.
+
+    With `made`, also to a constructor.
+    """
+    below = _called(made)
     return _given(below) if below is not None else []
 
 
@@ -153,13 +156,16 @@ def may_tell(device: Any) -> bool:
     return type(found) is type(device) and found == device
 
 
-def _called() -> FrameType | None:
-    """The frame that a line of a test file has called, or its own; None where an object is made, or no test runs."""
+def _called(made: bool = False) -> FrameType | None:
+    """The frame that a line of a test file has called, or its own; None if no test runs.
+
+    None as well where an object is made, unless `made`.
+    """
     below: FrameType | None = None
     for frame in frames():
         if of_tests(frame.f_code.co_filename):
             return below or frame
-        if frame.f_code.co_name == "__init__":
+        if frame.f_code.co_name == "__init__" and not made:
             return None
         below = frame
     return None
