@@ -1,11 +1,15 @@
 """Test suites of public packages on the CPU and on simulated CUDA: what passes on one and not on the other.
 
-    python benchmarks/simulate/suites.py FOLDER [NAME]... [--python PYTHON] [--tests N] [--seed N] [-o FILE]
+    python benchmarks/simulate/suites.py FOLDER [NAME]... [--python PYTHON] [--tests N] [--seed N] [--seconds S]
+        [--keep-going] [-o FILE]
 
 FOLDER holds a clone of each package, under the name it has below; PYTHON is one that has their dependencies, a
 CPU build of torch, and pytest with pytest-timeout. Of the tests that pytest finds with two simulated devices, N are
 drawn at random; those that the CPU has, too, run there as well. Printed and written to FILE: how many passed, were
 refused (skipped as "not checked") and failed, and every test that fails on simulated CUDA only.
+
+With `--keep-going`, they run on one device only, with `--keep-going --place all`. Printed are the device errors that
+pytest lists at the end: each is an error of the package, or one that should not be listed.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,9 +27,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SECONDS = 100  # for one run of a suite: no test begins later
+SECONDS = 100
 EACH = 30  # for one test
-OPTION = "--simulate-cuda=2"
+COMPARED = ("--simulate-cuda=2",)
+KEEP_GOING = ("--simulate-cuda=1", "--keep-going", "--place", "all")
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,11 @@ SUITES = {
 
 
 class Runner:
-    def __init__(self, folder: Path, python: str) -> None:
-        self.folder, self.python = folder, python
+    def __init__(self, folder: Path, python: str, options: tuple[str, ...], seconds: int) -> None:
+        self.folder, self.python, self.options, self.seconds = folder, python, options, seconds
+        asked = [python, "-c", "import importlib.metadata as found; found.version('devfix')"]
+        installed = not subprocess.run(asked, capture_output=True).returncode  # with its plugin
+        self.plugin = () if installed else ("-p", "devfix.simulate.pytest_plugin")
 
     def pytest(
         self, name: str, arguments: list[str], *, simulated: bool
@@ -100,27 +109,23 @@ class Runner:
         path = [str(ROOT / "codemods"), str(here / suite.path), str(here)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
         environment.update(suite.environment if simulated else {})
-        special = [OPTION, *suite.cuda] if simulated else []
+        special = [*self.options, *suite.cuda] if simulated else []
         command = [
             self.python,
-            *(
-                "-m",
-                "pytest",
-                "-p",
-                "no:cacheprovider",
-                "-p",
-                "devfix.simulate.pytest_plugin",
-                "-o",
-                "addopts=",
-            ),
-            *("-W", "ignore", "--timeout", str(EACH), "--session-timeout", str(SECONDS)),
+            *("-m", "pytest", "-p", "no:cacheprovider", *self.plugin, "-o", "addopts="),
+            *("-W", "ignore", "--timeout", str(EACH), "--session-timeout", str(self.seconds)),
             *special,
             *suite.arguments,
             *arguments,
         ]
         try:
             return subprocess.run(
-                command, cwd=here, env=environment, capture_output=True, text=True, timeout=SECONDS + 3 * EACH
+                command,
+                cwd=here,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=self.seconds + 3 * EACH,
             )
         except subprocess.TimeoutExpired:
             return None
@@ -137,8 +142,8 @@ class Runner:
 
     def outcomes(
         self, name: str, ids: list[str], *, simulated: bool
-    ) -> tuple[dict[str, tuple[str, str]], str]:
-        """What became of every test, and why the session ended early, if it did."""
+    ) -> tuple[dict[str, tuple[str, str]], str, str]:
+        """What became of every test, why the session ended early, if it did, and what pytest printed."""
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.xml"
             done = self.pytest(name, ["-q", f"--junitxml={report}", *ids], simulated=simulated)
@@ -146,6 +151,7 @@ class Runner:
                 return (
                     {},
                     "too slow" if done is None else f"exit code {done.returncode}: {done.stdout[-300:]}",
+                    "",
                 )
             early = (
                 ""
@@ -156,7 +162,7 @@ class Runner:
             for case in ElementTree.parse(report).iter("testcase"):
                 key = f"{case.get('classname')}::{case.get('name')}"
                 found[key] = _outcome(case)
-            return found, early
+            return found, early, done.stdout if done is not None else ""
 
 
 def _outcome(case: ElementTree.Element) -> tuple[str, str]:
@@ -179,8 +185,10 @@ def judge(runner: Runner, name: str, count: int, seed: int) -> list[str]:
     if not drawn:
         return [f"| {name} | 0 | | | | | no tests could be collected |"]
     there = set(runner.ids(name, simulated=False))
-    simulated, early = runner.outcomes(name, drawn, simulated=True)
-    plain, late = runner.outcomes(name, [one for one in drawn if one in there], simulated=False)
+    simulated, early, said = runner.outcomes(name, drawn, simulated=True)
+    if runner.options is KEEP_GOING:
+        return _errors(name, f"{len(simulated)} of {len(ids)}", simulated, early, said)
+    plain, late, _ = runner.outcomes(name, [one for one in drawn if one in there], simulated=False)
     cuda, cpu = (Counter(kind for kind, _ in found.values()) for found in (simulated, plain))
     differ = [
         (key, text)
@@ -199,6 +207,21 @@ def judge(runner: Runner, name: str, count: int, seed: int) -> list[str]:
     ]
 
 
+def _errors(name: str, tests: str, found: dict[str, tuple[str, str]], early: str, said: str) -> list[str]:
+    """The row of a suite that went on after its device errors, and these, as pytest lists them."""
+    kinds = Counter(kind for kind, _ in found.values())
+    listed = re.split(r"^=+ device errors =+$", said, maxsplit=1, flags=re.MULTILINE)[1:]
+    total = re.search(r"^(\d+) distinct device errors", listed[0], re.MULTILINE) if listed else None
+    row = (
+        f"| {name} | {tests} | {kinds['passed']} | {kinds['failed']} | {kinds['refused'] + kinds['skipped']} "
+        f"| {total[1] if total else 0} | {early} |"
+    )
+    failed = [
+        f"- fails: {name}: {key}: {text[:200]}" for key, (kind, text) in found.items() if kind == "failed"
+    ]
+    return [row, *failed, *(["```", listed[0][: total.end()].strip(), "```"] if total else [])]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -206,23 +229,32 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--tests", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep-going", action="store_true")
+    parser.add_argument(
+        "--seconds", type=int, default=SECONDS, help="for one run of a suite: no test begins later"
+    )
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    runner = Runner(options.folder.resolve(), options.python)
+    way = KEEP_GOING if options.keep_going else COMPARED
+    runner = Runner(options.folder.resolve(), options.python, way, options.seconds)
     rows, notes = [], []
     for name in options.names or SUITES:
         row, *more = judge(runner, name, options.tests, options.seed)
         print("\n".join([row, *more]), flush=True)
         rows.append(row)
         notes += more
-    head = [
-        "# Test suites on the CPU and on simulated CUDA",
-        "",
-        f"At most {options.tests} tests of each, seed {options.seed}.",
-        "",
-        "| package | tests | pass on the CPU | pass simulated | refused | fail simulated only | ended early |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    columns = (
+        "| package | tests | pass | fail | skipped or refused | device errors | ended early |"
+        if options.keep_going
+        else "| package | tests | pass on the CPU | pass simulated | refused | fail simulated only | ended early |"
+    )
+    title = (
+        "Test suites with --keep-going --place all"
+        if options.keep_going
+        else "Test suites on the CPU and on simulated CUDA"
+    )
+    limit = f"At most {options.tests} tests of each, seed {options.seed}; in {options.seconds} seconds."
+    head = [f"# {title}", "", limit, "", columns, "|---|---|---|---|---|---|---|"]
     if options.output:
         options.output.write_text("\n".join([*head, *rows, "", *notes]) + "\n")
     return 0

@@ -86,7 +86,9 @@ TEXTS = [
     ("no-cuda", "AssertionError: Torch not compiled with CUDA enabled"),
     ("no-cuda", "RuntimeError: Found no NVIDIA driver on your system."),
     ("no-cuda", "RuntimeError: Cannot access accelerator device when none is available."),
+    ("no-cuda", "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'"),
     ("ordinal", "RuntimeError: CUDA error: invalid device ordinal"),
+    ("ordinal", "RuntimeError: Invalid device argument : did you call init?"),
     ("mixed", "RuntimeError: Tensor for argument weight is on cpu but expected on mps"),
     (
         "dtype",

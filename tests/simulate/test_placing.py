@@ -92,6 +92,31 @@ def both(x, y):
     return x + y
 
 
+def told(x, y, device="cpu"):
+    return x + torch.ones(len(y), device=device)
+
+
+def by_name(x, y):
+    return x + torch.zeros(len(y), device="cpu")
+
+
+class Noise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("level", torch.ones(4))
+
+    def draw(self):
+        return torch.rand(4, device=self.level.device) * self.level
+
+
+class Table:
+    def __init__(self, index):
+        self.index, self.size = index, index.shape[0]
+
+    def take(self, x):
+        return x[self.index.view(-1)] + torch.stack([self.index.view(-1), x.long()[: self.size]])[0]
+
+
 class Sampler:
     def __init__(self, net):
         self.net = net
@@ -148,7 +173,8 @@ def test_spread():
 
 
 def test_right():
-    assert package.right(TABLE).is_cuda
+    assert package.Table(torch.LongTensor([0, 1])).take(TABLE).is_cuda
+    assert package.Noise().draw().is_cuda and package.right(TABLE).is_cuda
     array = torch.from_numpy(np.ones(4, "f"))
     assert package.right(array).is_cpu and package.right(torch.Tensor([1, 2])).is_cpu
     assert (TABLE * array * torch.Tensor([1, 2, 3, 4])).numpy().sum() == 20
@@ -168,6 +194,11 @@ def test_example():
     unknown = package.scripted(torch.from_numpy(np.ones(4, "f")))
     assert package.both(TABLE, unknown).is_cuda
     package.Doubled()(torch.from_numpy(np.ones(4, "f")), TABLE)
+    assert package.told(TABLE, torch.from_numpy(np.ones(4, "f"))).is_cuda
+
+
+def test_by_name():
+    assert package.by_name(TABLE, torch.from_numpy(np.ones(4, "f"))).is_cuda
 
 
 def test_sampler():
@@ -212,10 +243,10 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "tables.py").write_text(HELPER)
     code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going")
-    assert code == 1 and "6 failed, 5 passed" in said  # those that say `is_cuda`
+    assert code == 1 and "7 failed, 5 passed" in said  # those that say `is_cuda`
     assert "= device errors =" not in said
     code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going", "--place", "all", "--junitxml=junit.xml")
-    assert code == 1 and "11 passed" in said, said
+    assert code == 1 and "12 passed" in said, said
     report = said.partition("= device errors =")[2]
     told = re.findall(r"^(\w+\.py:\d+): (\w+): ", report, re.MULTILINE)
     assert told == [
@@ -223,6 +254,7 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
         (f"package.py:{line('heads[')}", "linear"),
         (f"package.py:{line('masked_fill')}", "masked_fill"),
         (f"package.py:{line('numpy()')}", "numpy"),
+        (f"package.py:{line('torch.zeros')}", "add"),
         (f"package.py:{line('self.net(torch')}", "linear"),
     ]
     tests = "in test_package.py::test_fixture, test_package.py::test_built, test_package.py::test_parts and 1 more"
@@ -232,7 +264,7 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
         str(case.get("name")): [one.get("name") for one in case.iter("property")] for case in cases
     }
     clean = ("test_right", "test_not_placed", "test_example")
-    names = ("fixture", "built", "heads", "mask", "spread", "it", "parts", "sampler")
+    names = ("fixture", "built", "heads", "mask", "spread", "it", "parts", "sampler", "by_name")
     wrong = tuple(f"test_{name}" for name in names)
     assert with_errors == {name: ["device_error"] * (name in wrong) for name in (*wrong, *clean)}
 

@@ -303,6 +303,7 @@ net = Net()
 x = torch.ones(3, 2)
 print(net(x.cuda(non_blocking=True)).sum().item() + torch.ones(2).to(args.device).sum().item())
 print(f"{x.cuda(0).sum().item()}")
+torch.cuda.set_device(0)
 torch.cuda.synchronize()
 """
 
@@ -329,6 +330,7 @@ def test_a_machine_without_cuda(folder: Path) -> None:
         f'device="cuda" if {there} else "cpu"))',
         f'x.to("cuda" if {there} else "cpu", non_blocking=True)',
         f"{{x.to('cuda:0' if {there} else 'cpu').sum().item()}}",
+        f"if {there}:\n    torch.cuda.set_device(0)\n",
         f"if {there}:\n    torch.cuda.synchronize()\n",
     ):
         assert one in made["train"], made["train"]
@@ -398,6 +400,109 @@ def test_files_that_the_program_writes_are_compared(folder: Path) -> None:
     said = "devfix: none.txt: the program does not write this file"
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
     assert repair(folder, program, "--compare", "../out.pt").returncode == 2
+
+
+NUMBERED = """import argparse
+import torch
+from torch import nn
+
+GPU = 1
+parser = argparse.ArgumentParser()
+parser.add_argument("--second", type=int, default=2)
+args = parser.parse_args()
+
+
+class Trainer:
+    def __init__(self, width, rank):
+        self.device = torch.device("cuda", rank)
+        self.net = nn.DataParallel(nn.Linear(width, 2).cuda(rank), device_ids=[0, 1])
+
+
+def setup(gpu):
+    torch.cuda.set_device(gpu)
+    print(torch.cuda.get_device_name(1)[:0], end="")
+
+
+if torch.cuda.is_available():
+    setup(GPU)
+    torch.set_default_device("cuda:1")
+    trainer = Trainer(4, 3)
+    where = f"cuda:{args.second}"
+    with torch.cuda.device(args.second):
+        x = torch.ones(3, 4, device=where)
+    print(trainer.net(x.to(trainer.device)).shape[0], torch.ones(2).sum().item())
+else:
+    print(3, 2.0)
+"""
+
+
+def test_devices_that_are_not_there(folder: Path) -> None:
+    """The number of the device is changed where it is written, and no other number."""
+    (folder / "train.py").write_text(NUMBERED)
+    run, texts = runs(folder), rounds.Texts()
+    reference = run({}, False, cpu=True)
+
+    def same(ran: rounds.Outcome) -> str:
+        return "" if same_numbers(reference.output, ran.output) else ran.output
+
+    done = rounds.fixed(run, lambda files: [], same, lambda line: None, texts)
+    (made,) = (data.decode() for data in texts.changed(done.fixes).values())
+    assert (reference.code, done.why_not) == (0, ""), made
+    changed = {line for line in made.splitlines() if line not in NUMBERED.splitlines()}
+    assert changed == {
+        "GPU = 0",
+        'parser.add_argument("--second", type=int, default=0)',
+        "        self.net = nn.DataParallel(nn.Linear(width, 2).cuda(rank), device_ids=[0])",
+        '    print(torch.cuda.get_device_name(0)[:0], end="")',
+        '    torch.set_default_device("cuda:0")',
+        "    trainer = Trainer(4, 0)",
+    }
+
+
+RECIPE = Path(__file__).parents[2] / "examples" / "ctc_recipe"
+
+
+def test_a_recipe(folder: Path) -> None:
+    """What the analysis proves is fixed in the YAML file; else the script is, and the YAML file is named."""
+    shutil.copytree(RECIPE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    script, recipe = folder / "train.py", folder / "hyperparams.yaml"
+    listed = recipe.read_text()
+    command = ["--", "python", "train.py", "hyperparams.yaml", "--device=cuda:0"]
+    done = _devfix(folder, "repair", *command)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "devfix: on the CPU, with cpu instead of --device=cuda:0: it runs and prints 24 numbers"
+        in done.stderr
+    )
+    assert "+    ctc_lin: !ref <ctc_lin>\n" in done.stdout
+    assert "+        logits = self.modules.ctc_lin(x)\n" in done.stdout
+    script.write_text(
+        script.read_text().replace("self.hparams.asr_model.parameters()", "self.modules.parameters()")
+    )
+    done = _devfix(folder, "repair", "--write", *command)
+    assert done.returncode == 0, done.stderr
+    assert "self.hparams.ctc_lin.to(self.device)(x)" in script.read_text() and recipe.read_text() == listed
+    told = "devfix: hyperparams.yaml:27: not made, since it is not certain: list `ctc_lin` under `modules:`"
+    assert told in done.stderr
+
+
+def test_workers_below_a_long_path(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sockets of workers want a short path: the folder for temporary files of the copy has one."""
+    long = tmp_path / ("n" * 90)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    program = HEAD + (
+        "from torch.utils.data import DataLoader\n"
+        "import tempfile\n"
+        "if __name__ == '__main__':\n"
+        "    with tempfile.TemporaryFile() as file:\n"
+        "        file.write(b'1')\n"
+        "    for x in DataLoader(torch.ones(4, 2), batch_size=2, num_workers=1):\n"
+        "        print((x + torch.ones(2, device=device)).sum().item())\n"
+    )
+    done = repair(folder, program, "--write", "--seconds", "60")
+    assert done.returncode == 0, done.stderr
+    assert "x = x.to(device)" in (folder / "train.py").read_text() and not os.listdir(long)
 
 
 @pytest.mark.slow

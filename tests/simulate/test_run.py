@@ -152,6 +152,20 @@ def test_a_device_error_is_explained(run: Callable[..., Ran]) -> None:
     assert told.rstrip().endswith("devfix apply --codemod reorder-to program.py")
 
 
+def test_a_lazy_module_is_not_imported(run: Callable[..., Ran]) -> None:
+    """Such as those of speechbrain: to ask them for an attribute is to import them, which may fail."""
+    program = (
+        "import sys, types, torch\n"
+        "class Lazy(types.ModuleType):\n"
+        "    def __getattr__(self, name):\n"
+        "        raise ImportError('an integration that is not installed')\n"
+        "sys.modules['integration'] = Lazy('integration')\n"
+        "torch.ones(2, device='cuda') + torch.ones(2)\n"
+    )
+    ran = run(program)
+    assert ran.code == 1 and "integration" not in ran.err and "devfix: this is a device error" in ran.err
+
+
 def test_an_error_that_is_not_about_devices(run: Callable[..., Ran]) -> None:
     ran = run("import torch\ntorch.ones(2, 3, device='cuda') @ torch.ones(2, 3, device='cuda')\n")
     assert ran.code == 1

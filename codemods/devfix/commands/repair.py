@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,10 @@ from devfix.commands.running import complain, write_out
 if TYPE_CHECKING:
     from devfix.observed import Seen
     from devfix.repair.rounds import Outcome, Repaired
-    from devfix.report import Report
+    from devfix.report import PlacedFinding, Report
     from devfix.simulate.supervise import Ended
+
+_CUDA = re.compile(r"((?:[\w.-]+=)?)cuda(?::\d+)?")
 
 
 @command_(
@@ -69,7 +72,8 @@ def repair(
 
     Run COMMAND in copies of the repository: first on the CPU, for its numbers, then on simulated CUDA, fixing the
     device errors of each run, until it runs without any and prints the same numbers as on the CPU. Print these fixes as
-    a patch. Fixes that come from a run are unsafe: they hold for what that run did.
+    a patch. Fixes that come from a run are unsafe: they hold for what that run did. If COMMAND fails on the CPU and
+    names a CUDA device (--device cuda:0), it is run there with cpu instead.
 
     With --devices 0, CUDA and the CPU change places: the program is made to run without CUDA, with the numbers that it
     prints on CUDA, where it must run as before.
@@ -93,9 +97,11 @@ def repair(
         with tempfile.TemporaryDirectory(prefix="devfix-repair-", ignore_cleanup_errors=True) as folder:
             copies = Copies(root, os.path.relpath(here, root), os.path.realpath(folder), seconds, seed="0")
 
+            on_cpu = list(words)
+
             def once(changed: Mapping[str, bytes], cpu: bool, keep_going: bool = False) -> Outcome:
-                name = "cpu" if cpu else "cuda"
-                ended = copies.run(words, name, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
+                name, command = ("cpu", on_cpu) if cpu else ("cuda", words)
+                ended = copies.run(command, name, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
                 outcome = outcome_of(ended, copies.at(name), root)
                 there = os.path.join(copies.at(name), copies.inside)
                 written = [outputs.told(os.path.join(there, one), one) for one in files]
@@ -103,6 +109,11 @@ def repair(
 
             place = "the CPU" if devices else "CUDA"
             reference = once({}, bool(devices))
+            named = [word for word in words if _CUDA.fullmatch(word)]
+            if devices and reference.code and named:
+                on_cpu = [_CUDA.sub(r"\1cpu", word) if word in named else word for word in words]
+                reference = once({}, True)
+                place = f"the CPU, with cpu instead of {named[-1]}"
             compared = Reference(reference.output, lambda: once({}, bool(devices)).output)
             say(f"on {place}: {_ending(reference, files)}")
             there = os.path.join(copies.at("cpu" if devices else "cuda"), copies.inside)
@@ -130,12 +141,40 @@ def repair(
                     return f"its numbers differ in each run on {place}, so there is nothing to compare"
                 return f"it prints {'or writes ' if files else ''}other numbers than on {place}"
 
-            done = rounds.repair(run, findings_in, same, say)
+            recipes = recipes_in(command)
+            found: list[tuple[str, PlacedFinding]] = []
+
+            def analyse(files: Sequence[str]) -> tuple[tuple[str, PlacedFinding], ...]:
+                findings = findings_in([*recipes, *files])
+                found[:] = found or [one for one in findings if one[0] in recipes]
+                return findings
+
+            done = rounds.repair(run, analyse, same, say)
             if compared.left_out:
                 say(f"not compared, since two runs on {place} differ in them: {_many(compared.left_out)}")
     except (OSError, TooLarge, ValueError) as error:
         raise click.ClickException(str(error)) from error
+    _tell_of_recipes(found, done)
     return _end(done, write, patch)
+
+
+def recipes_in(command: tuple[str, ...]) -> list[str]:
+    """The HyperPyYAML recipes that a command names."""
+    from devfix.repair.explained import is_recipe
+
+    return [os.path.realpath(word) for word in command if is_recipe(word) and os.path.isfile(word)]
+
+
+def _tell_of_recipes(found: Sequence[tuple[str, PlacedFinding]], done: Repaired) -> None:
+    """The fixes of recipes that were not made, since nothing proves them."""
+    from devfix.findings import Safety
+    from devfix.review.device_errors import shown
+
+    for path, finding in found:
+        fix = finding.fix
+        if fix is not None and fix.safety is Safety.UNSAFE and all(one.path != path for one in done.fixes):
+            at = f"{shown(path)}:{finding.place.line}"
+            say(f"{at}: not made, since it is not certain: {fix.title}; `devfix diff --unsafe` shows it")
 
 
 def outcome_of(ended: Ended, copy: str, root: str) -> Outcome:

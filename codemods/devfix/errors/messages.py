@@ -123,13 +123,14 @@ KINDS = (
         r"Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available|"
         r"CUDA (?:driver version is insufficient|unknown error)|"
         r"Cannot access accelerator device when none is available|"
-        r"torch\.cuda\.FloatTensor is not available",
+        r"torch\.cuda\.FloatTensor is not available|module 'torch\._C' has no attribute '_cuda_",
         "the program asks for CUDA on a machine that has none",
         ("hard-coded-cuda", "hand-on-device", "map-location"),
     ),
     Kind(
         "ordinal",
-        r"invalid device ordinal|Invalid device id|device ordinal out of range|The device index is out of range",
+        r"invalid device ordinal|Invalid device (?:id|argument)|device ordinal out of range|"
+        r"The device index is out of range",
         "a device was named that this machine, or this process, does not have",
         ("one-device", "hard-coded-cuda", "map-location"),
     ),

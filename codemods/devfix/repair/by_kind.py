@@ -8,8 +8,9 @@ from collections.abc import Callable
 from devfix.errors.messages import kind_of
 from devfix.findings import Edit, ReplaceExpression, SetArgument, WrapExpression, WrapStatement
 from devfix.models.loader import models
+from devfix.repair.numbered import of_one_device
 from devfix.repair.reading import FUNCTIONS, Fixes, Reading
-from devfix.repair.without_cuda import if_there, of_one_device
+from devfix.repair.without_cuda import if_there
 from devfix.repair.written import appended, dotted, is_move, put_behind, replaced, short
 from devfix.source import Source
 

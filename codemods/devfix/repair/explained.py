@@ -46,9 +46,15 @@ def _score(seen: Seen, path: str, finding: PlacedFinding, read: Read) -> int:
             continue
         if any(_overlap(found.at, finding.place, read(path)) for found in passed.found):
             return 2 if not number else 1
-    if any(_related(passed.at, path, finding) for passed in seen.passed):
-        return int(any(_named(one, finding) for one in strays))
-    return 0
+    related = [passed for passed in seen.passed if _related(passed.at, path, finding)]
+    if is_recipe(path):  # which names the module by its entry, and the line of the script that runs it
+        return int(any(found.within == "module" for passed in related for found in passed.found))
+    return int(bool(related) and any(_named(one, finding) for one in strays))
+
+
+def is_recipe(path: str) -> bool:
+    """Is it a HyperPyYAML recipe, by its name?"""
+    return path.endswith((".yaml", ".yml"))
 
 
 def _stands(at: At, path: str, place: Place) -> bool:
@@ -56,7 +62,10 @@ def _stands(at: At, path: str, place: Place) -> bool:
 
 
 def _related(at: At, path: str, finding: PlacedFinding) -> bool:
-    return any((one.path or path) == at.path and one.line == at.line for one in finding.related)
+    return any(
+        one.line == at.line and at.path == (os.path.realpath(one.path) if one.path else path)
+        for one in finding.related
+    )
 
 
 def _named(stray: Operand, finding: PlacedFinding) -> bool:
@@ -80,10 +89,13 @@ def _overlap(at: At, place: Place, document: Document | None) -> bool:
 
 
 def candidates(found: Findings, read: Read) -> Iterator[Candidate]:
-    """The fixes of findings that change files which are there, as edits of their texts."""
+    """The fixes of findings that change files which are there, as edits of their texts.
+
+    A recipe is changed only by a fix that is safe: what it lists is trained, saved and loaded with the rest.
+    """
     for path, finding in found:
         fix = finding.fix
-        if fix is None or fix.safety is Safety.MANUAL:
+        if fix is None or fix.safety is Safety.MANUAL or (is_recipe(path) and fix.safety is not Safety.SAFE):
             continue
         parts: dict[str, tuple[TextEdit, ...]] = {path: ()}
         for edit in fix.edits:

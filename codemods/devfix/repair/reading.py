@@ -84,7 +84,7 @@ class Reading:
             if "[" in text and not statement.lineno <= passed.at.line <= (statement.end_lineno or 0):
                 continue
             root = re.match(r"(?:next\()?([^()]+?)(?:\.device|\.parameters\(\)\)\.device)?$", text)
-            if root is not None and root[1] in named_in(node) and not made:
+            if root is not None and root[1] in named_in(node) - {"self"} and not made:
                 continue
             written = ast.parse(text, mode="eval").body
             if bound_around(source, node, written) or bound_before(source, written, statement):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from devfix.findings import Edit, EnsureImport, WrapStatement
 from devfix.repair.reading import Fixes, Reading
@@ -13,6 +13,7 @@ from devfix.repair.written import replaced, short
 from devfix.source import Source
 
 _NAMED = re.compile(r"cuda(?::\d{1,2})?")
+_STATEMENTS = ("synchronize", "set_device", "init", "ipc_collect", "reset_peak_memory_stats")
 
 
 def if_there(error: Reading) -> Fixes:
@@ -21,7 +22,7 @@ def if_there(error: Reading) -> Fixes:
     if called is None or at is None:
         return
     source, call = called
-    if error.seen.operation == "synchronize" and isinstance(source.parents[call], ast.Expr):
+    if error.seen.operation in _STATEMENTS and isinstance(source.parents[call], ast.Expr):
         torch, imports = _torch(source)
         header = f"if {torch}.cuda.is_available():"
         edits = (WrapStatement(source.span(source.statement(call)), header), *imports)
@@ -34,39 +35,30 @@ def if_there(error: Reading) -> Fixes:
         yield path, literal, f"use {ast.unparse(literal)} only if there is CUDA", _chosen(known, literal)
 
 
-def of_one_device(error: Reading) -> Fixes:
-    """The first device instead of one that is not there."""
-    called, at = error.running(), error.seen.at
-    if called is None or at is None:
-        return
-    source, call = called
-    for number in (one for one in call.args if isinstance(one, ast.Constant) and type(one.value) is int):
-        title = f"use the first device instead of {source.code(number)}"
-        yield at.path, number, title, (replaced(source, number, "0"),)
-    for path, known, literal in _where_named(error, at.path, source, call, chosen=True):
-        if ":" in str(literal.value):
-            title = f"use the first device instead of {ast.unparse(literal)}"
-            yield path, literal, title, (replaced(known, literal, '"cuda:0"'),)
-
-
 def _where_named(
-    error: Reading, path: str, source: Source, call: ast.Call, chosen: bool = False
+    error: Reading, path: str, source: Source, call: ast.Call
 ) -> Iterator[tuple[str, Source, ast.Constant]]:
     """The literals that a call was given, or else those that what it was given may be, in the files near it."""
     given = [*call.args, *(one.value for one in call.keywords)]
-    literal = next((one for value in given for one in _literals(value, chosen)), None)
+    literal = next((one for value in given for one in _literals(value)), None)
     if literal is not None:
         yield path, source, literal
         return
-    names = {name for value in given if (name := _name(value))}
+    names = {name for value in given if (name := name_of(value))}
+    for begun, known in near(error):
+        for value in bound(known, names):
+            yield from ((begun, known, one) for one in _literals(value))
+
+
+def near(error: Reading) -> Iterator[tuple[str, Source]]:
+    """The files that an error has passed, and those that they import."""
     passed = list(dict.fromkeys(frame.at.path for frame in error.seen.passed))
-    for begun in dict.fromkeys(
+    for path in dict.fromkeys(
         [*passed, *(one for importing in passed for one in _imported(error, importing))]
     ):
-        known = error.source(begun)
-        for one in _named(known, names, chosen) if known is not None else ():
-            assert known is not None
-            yield begun, known, one
+        source = error.source(path)
+        if source is not None:
+            yield path, source
 
 
 def _imported(error: Reading, path: str) -> Iterator[str]:
@@ -111,47 +103,43 @@ def _torch(source: Source) -> tuple[str, tuple[Edit, ...]]:
     return (name, ()) if name else ("torch", (EnsureImport("torch"),))
 
 
-def _literals(value: ast.expr, chosen: bool = False) -> Iterator[ast.Constant]:
-    """`"cuda"`, also in `torch.device("cuda")`; one that is chosen if there is CUDA only with `chosen`."""
+def _literals(value: ast.expr) -> Iterator[ast.Constant]:
+    """`"cuda"`, also in `torch.device("cuda")`, unless it is chosen if there is CUDA."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str) and _NAMED.fullmatch(value.value):
         yield value
     elif isinstance(value, ast.Call) and isinstance(value.func, (ast.Name, ast.Attribute)):
         for one in value.args[:1]:
-            yield from _literals(one, chosen)
-    elif isinstance(value, ast.IfExp) and chosen:
-        yield from (one for arm in (value.body, value.orelse) for one in _literals(arm, chosen))
+            yield from _literals(one)
 
 
-def _name(value: ast.expr) -> str:
+def name_of(value: ast.expr) -> str:
     """`device` of `device`, `self.device`, `args.device` and `config["device"]`."""
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
         return str(value.slice.value)
     return value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
 
 
-def _named(source: Source, names: set[str], chosen: bool = False) -> Iterator[ast.Constant]:
-    """The literals that something of one of these names is, by default or by an assignment."""
+def bound(source: Source, names: Set[str]) -> Iterator[ast.expr]:
+    """What something of one of these names is, by default or by an assignment."""
     for node in source.walk():
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if node.value is not None and any(_name(target) in names for target in targets):
-                yield from _literals(node.value, chosen)
+            if node.value is not None and any(name_of(target) in names for target in targets):
+                yield node.value
         elif isinstance(node, ast.arguments):
             last = (node.posonlyargs + node.args)[-len(node.defaults) :] if node.defaults else []
             pairs = [
                 *zip(last, node.defaults, strict=True),
                 *zip(node.kwonlyargs, node.kw_defaults, strict=True),
             ]
-            for argument, default in pairs:
-                if argument.arg in names and default is not None:
-                    yield from _literals(default, chosen)
+            yield from (one for argument, one in pairs if argument.arg in names and one is not None)
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value in names:
-                    yield from _literals(value, chosen)
+                    yield value
         elif isinstance(node, ast.Call):
             flags = {one.value.lstrip("-") for one in node.args if isinstance(one, ast.Constant)
                      and isinstance(one.value, str)}  # fmt: skip
             for one in node.keywords:
                 if one.arg in names or (one.arg == "default" and flags & names):
-                    yield from _literals(one.value, chosen)
+                    yield one.value

@@ -76,9 +76,11 @@ def _name(place: str) -> str:
 
 def program_files() -> list[str]:
     """The files of modules that this process has imported, less those of Python and its packages."""
-    found = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    found.add(_state["main"])
-    return sorted(os.path.realpath(path) for path in found if isinstance(path, str) and of_program(path))
+    # Not by `getattr`: to ask a lazy module for an attribute is to import it.
+    found = [getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values())]
+    found.append(_state["main"])
+    paths = {one for one in found if isinstance(one, str)}
+    return sorted(os.path.realpath(path) for path in paths if of_program(path))
 
 
 def of_program(path: str) -> bool:

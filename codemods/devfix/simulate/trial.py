@@ -6,12 +6,13 @@ here imports torch.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from devfix.documents import read_document
@@ -22,6 +23,8 @@ from devfix.simulate.supervise import Ended, Raised, run
 
 SECONDS = 300.0
 MEMORY = 8 << 30
+_SHORT = 60  # bytes of a path: multiprocessing appends up to 40
+_SHORT_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 NOTEBOOK, _SCRIPT = ".ipynb", ".py"
 _PYTHONS = frozenset({"python", "python3", *(f"python3.{minor}" for minor in range(8, 20))})
 
@@ -126,7 +129,7 @@ class Copies:
             _put(target, os.path.relpath(path, self.root), data)
         words = [_as_script(word, target, self.inside) for word in words]
         cwd = os.path.join(target, self.inside)
-        env = {**os.environ, "TMPDIR": scratch, MOVED: os.pathsep.join((self.root, target)), SEED: self.seed}
+        env = {**os.environ, MOVED: os.pathsep.join((self.root, target)), SEED: self.seed}
         if env.get("PYTHONPATH"):
             env["PYTHONPATH"] = env["PYTHONPATH"].replace(self.root, target)
         bounded = landlock.version() > 0
@@ -138,17 +141,43 @@ class Copies:
             if bounded:
                 landlock.write_only_below([base, reports])
 
-        return run(
-            words,
-            devices,
-            device="cpu" if cpu else "cuda",
-            cwd=cwd,
-            env=env,
-            seconds=self.seconds,
-            capture=True,
-            limits=limit,
-            keep_going=keep_going,
+        with _short_name(scratch) as env["TMPDIR"]:
+            return run(
+                words,
+                devices,
+                device="cpu" if cpu else "cuda",
+                cwd=cwd,
+                env=env,
+                seconds=self.seconds,
+                capture=True,
+                limits=limit,
+                keep_going=keep_going,
+            )
+
+
+@contextlib.contextmanager
+def _short_name(folder: str) -> Iterator[str]:
+    """A name of a folder that is short enough for the sockets of worker processes, whose paths have 107 bytes.
+
+    A longer one makes the workers of a DataLoader wait for ever. Raises OSError if there is none.
+    """
+    if len(os.fsencode(folder)) <= _SHORT:
+        yield folder
+        return
+    for place in _SHORT_PLACES:
+        with contextlib.suppress(OSError):
+            made = tempfile.mkdtemp(prefix="devfix-", dir=place)
+            break
+    else:
+        raise OSError(
+            f"the path {folder} is too long for the sockets of worker processes: set TMPDIR to a shorter one"
         )
+    link = os.path.join(made, "tmp")
+    try:
+        os.symlink(folder, link)
+        yield link
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _put(copied: str, path: str, data: bytes) -> None:

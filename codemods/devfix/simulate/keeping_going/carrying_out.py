@@ -32,18 +32,20 @@ class KeepGoing(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to myp
     """Every function of torch goes through here, but for those that other functions of torch call."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        placing.settle(self)
-        named = placing.placed(func, kwargs or {})
+        named = kwargs or {}
+        if placing.wanted:
+            placing.settle(self)
+            named = placing.placed(func, named)
         if func is Tensor.backward:
             with self:  # hooks and checkpoints run the program's own operations
                 gradient = {"grad_tensors": named["gradient"]} if "gradient" in named else {}
                 others = {key: value for key, value in named.items() if key != "gradient"}
                 return torch.autograd.backward(*args, **gradient, **others)
-        name = _name(func)
-        result = _call(func, name, args, named)
-        histories.note_result(name, args, result, "device" in named)
+        result = _call(func, args, named)
+        if isinstance(result, (Tensor, tuple, list)):
+            histories.note_result(_name(func), args, result, named)
         if copies.wanted:
-            copies.note(name, args, result)
+            copies.note(_name(func), args, result)
         return result
 
 
@@ -54,14 +56,14 @@ def _name(func: Any) -> str:
     return name
 
 
-def _call(func: Any, name: str, args: Any, named: Any) -> Any:
+def _call(func: Any, args: Any, named: Any) -> Any:
     before = getattr(_inside, "depth", 0)
     _inside.depth = before + 1
     try:
         try:
             return func(*args, **named)
         except _CAUGHT as error:
-            again = _again(func, name, args, named, error)
+            again = _again(func, _name(func), args, named, error)
             if again is None:
                 raise
         try:

@@ -20,6 +20,19 @@ _COLLECTIVES = (
     *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "gather", "scatter"),
     *("reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv"),
 )
+_UNANSWERED = ("synchronize", "set_device", "init", "ipc_collect", "reset_peak_memory_stats")
+_NUMBERED = (
+    *(
+        "set_device",
+        "synchronize",
+        "get_device_properties",
+        "current_stream",
+        "default_stream",
+        "_exchange_device",
+    ),
+    *("mem_get_info", "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"),
+    *("reset_peak_memory_stats", "get_device_name", "get_device_capability"),
+)
 _Again = Callable[[Any, tuple[Any, ...], dict[str, Any], Exception], Any]
 
 
@@ -28,7 +41,12 @@ def install() -> None:
     _instead(torch.amp.GradScaler, "__init__", "autocast", _with_a_type)
     _instead(torch, "load", "loading", _to_the_cpu)
     torch.serialization.load = torch.load
-    _instead(torch.cuda, "synchronize", "no-cuda", _nothing_to_wait_for)
+    for name in _UNANSWERED:
+        _instead(torch.cuda, name, "no-cuda", _nothing)
+    for name in _NUMBERED:
+        _instead(torch.cuda, name, "ordinal", _of_the_first)
+    if "__init__" in vars(torch.cuda.Stream):  # the simulated one
+        _instead(torch.cuda.Stream, "__init__", "ordinal", _of_the_first)
     for name in _COLLECTIVES if torch.distributed.is_available() else ():
         _instead(torch.distributed, name, "collective", _over_the_device)
     group = optimizer._group_tensors_by_device_and_dtype
@@ -53,7 +71,7 @@ def _instead(owner: Any, name: str, kind: str, again: _Again) -> None:
     def wrapper(*arguments: Any, **named: Any) -> Any:
         try:
             return original(*arguments, **named)
-        except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+        except (RuntimeError, ValueError, TypeError, AssertionError, AttributeError) as error:
             found = kind_of(str(error))
             if found is None or found.id != kind:
                 raise
@@ -83,10 +101,18 @@ def _to_the_cpu(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]
     )
 
 
-def _nothing_to_wait_for(
-    original: Any, arguments: tuple[Any, ...], named: dict[str, Any], error: Exception
-) -> None:
-    recording.note("synchronize", error, [], CPU)
+def _nothing(original: Any, arguments: tuple[Any, ...], named: dict[str, Any], error: Exception) -> None:
+    recording.note(original.__name__, error, [], CPU)
+
+
+def _of_the_first(original: Any, arguments: tuple[Any, ...], named: dict[str, Any], error: Exception) -> Any:
+    """What a function of torch.cuda answers, or does, for the first device instead of one that is not there."""
+    if not machine.devices:
+        raise error
+    recording.note(original.__name__.strip("_"), error, [], machine.device(0))
+    own = arguments[: original.__name__ == "__init__"]
+    place = (*own, *((0,) if len(arguments) > len(own) else ()), *arguments[len(own) + 1 :])
+    return original(*place, **{**named, "device": 0} if "device" in named else named)
 
 
 def _mapped(named: dict[str, Any], arguments: tuple[Any, ...]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
@@ -71,14 +71,11 @@ def tensors(value: Any) -> Iterator[Any]:
             yield from tensors(item)
 
 
-def note_result(name: str, arguments: Any, result: Any, told: bool = False) -> None:
-    """A function of torch has given a result: what is new in it was made on the line that runs.
-
-    `told`: it was told a device.
-    """
-    if not isinstance(result, (Tensor, tuple, list)):
-        return
+def note_result(name: str, arguments: Any, result: Any, named: Mapping[str, Any]) -> None:
+    """A function of torch has given a result: what is new in it was made on the line that runs."""
     line: Mark | None = None
+    if placing.wanted:
+        _note_given(arguments)
     for tensor in tensors(result):
         if tensor in _known:
             continue
@@ -92,15 +89,29 @@ def note_result(name: str, arguments: Any, result: Any, told: bool = False) -> N
             _known[tensor] = replace(before, made=before.made or line, view=True, sources=sources)
         else:
             found = _computed(tensor, arguments, line)
-            _known[tensor] = replace(found, given=True) if _is_given(tensor, arguments, told) else found
+            _known[tensor] = replace(found, given=True) if _is_given(tensor, arguments, named) else found
 
 
-def _is_given(tensor: Any, arguments: Any, told: bool) -> bool:
+def _note_given(arguments: Any) -> None:
+    """What no function of torch has made (`torch.LongTensor([1])`) is a test's own where the test hands it in."""
+    for one in tensors(arguments):
+        if (
+            one.is_cpu
+            and one not in _known
+            and any(one is other for other in tensors(placing.handed_in(made=True)))
+        ):
+            _known[one] = History(given=True)
+
+
+def _is_given(tensor: Any, arguments: Any, named: Mapping[str, Any]) -> bool:
     if not placing.wanted or not tensor.is_cpu:
         return False
     if any(of(one).given for one in tensors(arguments)) or placing.asked_for():
         return True
-    return told and any(one.is_cpu for one in tensors(placing.handed_in()))  # `device=x.device`
+    told = named.get("device")
+    if isinstance(told, torch.device) and any(one.is_cpu for one in tensors(placing.handed_in())):
+        return True  # `device=x.device`
+    return "device" in named and placing.may_tell(told)
 
 
 def _computed(tensor: Any, arguments: Any, line: Mark | None) -> History:

@@ -14,7 +14,17 @@ from devfix.simulate.ending import of_program
 
 # What is kept of a line is its code and the instruction: the rest is worked out when somebody asks.
 Mark = tuple[CodeType, int, int]
-_programs: dict[str, bool] = {}
+
+
+class _Programs(dict[str, bool]):
+    """Is a file the program's own?"""
+
+    def __missing__(self, path: str) -> bool:
+        self[path] = own = of_program(path)
+        return own
+
+
+_programs = _Programs()
 
 
 def frames() -> Iterator[FrameType]:
@@ -30,11 +40,7 @@ def frames() -> Iterator[FrameType]:
 
 def _stack(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        path = frame.f_code.co_filename
-        own = _programs.get(path)
-        if own is None:
-            own = _programs[path] = of_program(path)
-        if own:
+        if _programs[frame.f_code.co_filename]:
             yield frame
         frame = frame.f_back
 
@@ -45,6 +51,11 @@ def mark(frame: FrameType) -> Mark:
 
 def here() -> Mark | None:
     """The innermost line of the program that is running."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if _programs[frame.f_code.co_filename]:
+            return mark(frame)
+        frame = frame.f_back
     return next(map(mark, frames()), None)
 
 

@@ -48,7 +48,7 @@ def install() -> None:
     if not wanted:
         return
     module = torch.nn.Module
-    make, call = module.__init__, module.__call__
+    make, call, get = module.__init__, module.__call__, module.__getattr__
 
     @wraps(make)
     def init(self: Any, *arguments: Any, **named: Any) -> None:
@@ -67,7 +67,12 @@ def install() -> None:
             _place(self)
         return call(self, *arguments, **named)
 
-    module.__init__, module.__call__ = init, called
+    @wraps(get)
+    def attribute(self: Any, name: str) -> Any:
+        settle()  # before a method of it takes a parameter or a buffer
+        return get(self, name)
+
+    module.__init__, module.__call__, module.__getattr__ = init, called, attribute
     for name in ("to", "cuda", "cpu", "to_empty"):
         _noting(module, name)
 
@@ -125,19 +130,42 @@ def asked_for() -> bool:
     return not any(map(_has_place, _given(below)))
 
 
-def handed_in() -> list[Any]:
-    """What a line of a test file has given to the function of the package that it is calling."""
-    below = _called()
+def handed_in(made: bool = False) -> list[Any]:
+    """What a line of a test file has given to the function of the package that it is calling.
+
+    With `made`, also to a constructor.
+    """
+    below = _called(made)
     return _given(below) if below is not None else []
 
 
-def _called() -> FrameType | None:
-    """The frame that a line of a test file has called, or its own; None where an object is made, or no test runs."""
+def may_tell(device: Any) -> bool:
+    """Is a device the argument `device` of the function of the package that a line of a test file is calling?
+
+    Then that line may name another one. One that the package names by itself, the tests cannot change.
+    """
+    below = _called()
+    code = below.f_code if below is not None else None
+    if (
+        below is None
+        or code is None
+        or "device" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    ):
+        return False
+    found = below.f_locals.get("device")
+    return type(found) is type(device) and found == device
+
+
+def _called(made: bool = False) -> FrameType | None:
+    """The frame that a line of a test file has called, or its own; None if no test runs.
+
+    None as well where an object is made, unless `made`.
+    """
     below: FrameType | None = None
     for frame in frames():
         if of_tests(frame.f_code.co_filename):
             return below or frame
-        if frame.f_code.co_name == "__init__":
+        if frame.f_code.co_name == "__init__" and not made:
             return None
         below = frame
     return None
