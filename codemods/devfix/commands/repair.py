@@ -109,11 +109,11 @@ def repair(
 
             place = "the CPU" if devices else "CUDA"
             reference = once({}, bool(devices))
-            named = [word for word in words if _CUDA.fullmatch(word)]
+            named = {word: match[1] for word in words if (match := _CUDA.fullmatch(word))}
             if devices and reference.code and named:
-                on_cpu = [_CUDA.sub(r"\1cpu", word) if word in named else word for word in words]
+                on_cpu = [f"{named[word]}cpu" if word in named else word for word in words]
                 reference = once({}, True)
-                place = f"the CPU, with cpu instead of {named[-1]}"
+                place = f"the CPU, with cpu instead of {[*named][-1]}"
             compared = Reference(reference.output, lambda: once({}, bool(devices)).output)
             say(f"on {place}: {_ending(reference, files)}")
             there = os.path.join(copies.at("cpu" if devices else "cuda"), copies.inside)

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 
 FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "environment.yml")
-_VERSION = r"\d+(?:\.\d+)*"
+_VERSION = r"\d{1,4}(?:\.\d{1,4}){0,3}"
 _ASKED = re.compile(
-    rf"(?<![\w.-])(?:py)?torch(?:\[[^\]\n]*\])?\s*\(?((?:\s*,?\s*(?:[=~]=?|[<>]=?|!=)\s*{_VERSION}(?:\.\*)?)+)"
+    r"(?<![\w.-])(?:py)?torch(?:\[[^\]\n]{0,50}\])?\s{0,3}\(?"
+    rf"((?:[\s,]{{0,3}}(?:[=~]=?|[<>]=?|!=)\s{{0,3}}{_VERSION}(?:\.\*)?){{1,6}})"
 )
-_PART = re.compile(rf"([=~<>!]=?)\s*({_VERSION})")
+_PART = re.compile(rf"([=~<>!]=?)\s{{0,3}}({_VERSION})")
 
 
 def torch_before(texts: Iterable[str], version: tuple[int, int]) -> str:
