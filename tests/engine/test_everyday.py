@@ -393,6 +393,16 @@ FOUND = {
             def forward(self, scores):
                 return (self.weight * scores.softmax(1).sum((0, 2, 3))).sum()
     """,
+    "features in a list that are stacked for an estimator": """
+        from sklearn.cluster import KMeans
+        def cluster(model, loader, k):
+            model = model.to(device)
+            found = []
+            for x, _ in loader:
+                found.append(model(x.to(device)))
+            found = torch.cat(found)
+            return KMeans(k).fit_predict(found)  # <
+    """,
 }
 # `.cuda()` is spoken of by another codemod.
 CALLED = """

@@ -172,7 +172,9 @@ def _has_more_than_tensors(read: HostRead, analysis: Analysis) -> bool:
     node = read.value_node.operand if isinstance(read.value_node, ast.UnaryOp) else read.value_node
     if read.function is None or not isinstance(node, ast.Name):
         return False
-    used = analysis.uses(read.function).attributes.get(node.id, ())
+    used = analysis.uses(read.function).attributes.get(node.id, set())
+    if not used.isdisjoint(("append", "extend", "insert")):
+        return False  # a list, before it is stacked
     return not {one.removesuffix("()") for one in used} <= tensor_attributes()
 
 
