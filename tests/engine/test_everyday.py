@@ -317,6 +317,18 @@ FOUND = {
                 out, self.state = self.rnn(x, self.state)
                 return out
     """,
+    "a state that each run hands to the next, until a method makes it anew": """
+        class Reader(nn.Module):
+            def __init__(self, n, h):
+                super().__init__()
+                self.rnn = nn.RNN(n, h)
+                self.state = torch.zeros(1, 1, h)  # <
+            def reset(self):
+                self.state = torch.zeros(1, 1, 4)
+            def forward(self, x):
+                out, self.state = self.rnn(x, self.state)
+                return out
+    """,
     "noise of a given size": """
         class Noise(nn.Module):
             def __init__(self, std):
@@ -662,3 +674,9 @@ def test_what_is_called_on_a_line_with_a_literal_device_is_found() -> None:
     found = besides(flow, {"place-factory"}, literals)
     assert {source.position(one.span.start)[0] - head.count("\n") for one in found} == wanted
     assert literals
+
+
+def test_a_method_without_a_first_name_that_is_called_too_often_is_read() -> None:
+    calls = "".join(f"        self.step({one})\n" for one in range(14))
+    code = f"class Net(nn.Module):\n    def run(self):\n{calls}    def step(*given):\n        return given\n"
+    assert spoken(HEAD, code) == set()

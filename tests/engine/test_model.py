@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,6 +155,21 @@ def test_what_makes_its_like_stays_there(name: str) -> None:
     more = {"full_like": (0.0,), "randint_like": (3,)}.get(last, ())
     assert make(torch.zeros(2, device="meta"), *more).device.type == "meta"
     assert make(torch.zeros(2, device="meta"), *more, device="cpu").device.type == "cpu"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in OF_TORCH.items() if row.pairs))
+def test_what_pairs_gives_two_that_have_no_device_together(name: str) -> None:
+    reduce: Any = found(name)
+    made = reduce(torch.zeros(2, 2), 1)
+    assert isinstance(made, tuple) and len(made) == 2 and not hasattr(made, "device")
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in OF_TORCH.items() if row.packs))
+def test_what_packs_gives_what_has_no_device(name: str) -> None:
+    rows = torch.zeros(2, 2)
+    pack: Any = found(name)
+    made = pack([rows]) if name.endswith("pack_sequence") else pack(rows, torch.tensor([2, 2]))
+    assert isinstance(made, torch.nn.utils.rnn.PackedSequence) and not hasattr(made, "device")
 
 
 @pytest.mark.parametrize(

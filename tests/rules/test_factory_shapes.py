@@ -50,6 +50,10 @@ CHANGED = {
         "        p = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu())\n"
         "        return self.r(p, torch.zeros(1, 2, 4, device=x.device))\n",
     ),
+    "values and indices, which have no device together": (
+        "def f(rows: torch.Tensor):\n    m = rows.max(1)\n    return m[0] + torch.ones(4)\n",
+        "def f(rows: torch.Tensor):\n    m = rows.max(1)\n    return m[0] + torch.ones(4, device=m[0].device)\n",
+    ),
     "drawn from the generator that was seeded": (
         "def f(x: torch.Tensor):\n"
         "    return x + torch.rand(3, generator=torch.manual_seed(1), dtype=x.dtype, device=x.device)\n",
@@ -155,6 +159,10 @@ SILENT = {
     "drawn from a generator that is told the device": (
         "def f(n, device, other=None):\n    gen = torch.Generator(device)\n    gen.manual_seed(0)\n"
         "    return torch.randn(n, generator=gen, device=device), torch.randn(n, generator=other, device=device)\n"
+    ),
+    "drawn around a mean of the device, which says where": (
+        "def f(mean, std, device):\n    gen = torch.Generator(device=device)\n"
+        "    return torch.normal(mean.to(device), std.to(device), generator=gen)\n"
     ),
     "drawn from a generator of the device, which is the default here": (
         "def f(n, device):\n    gen = torch.Generator(device)\n    with torch.device(device):\n"

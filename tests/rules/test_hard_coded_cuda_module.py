@@ -130,6 +130,8 @@ def test_a_module_without_a_device_is_left_alone(program: Path) -> None:
         ("torch>=1.8,<2", False),
         ("torch~=2.1.0", False),
         ("torch==2.1.2+cu118", False),
+        ("torch==2.5.*", False),
+        ("torch==2.*", True),
         ("torch>=1.8", True),
         ("torch>=1.8,<3", True),
         ("torch~=2.1", True),

@@ -131,9 +131,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
 
 
 def _may_place_batches(place: Place) -> bool:
-    """Does a framework place a module that is not the object itself? Of that it runs the steps alone, with batches
-    that it has placed; what a method reads from a loader, nobody places.
-    """
+    """Does a framework place a module, which is not `self`? What its methods read from a loader, nobody places."""
     return place.kind == OWNED and not (isinstance(place.key, tuple) and place.key[0] == "self")
 
 

@@ -139,7 +139,8 @@ def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
 def _is_copied_by_a_caller(read: HostRead, function: Function, analysis: Analysis) -> bool:
     """Does a function of the file write copies on the CPU into a container of this name, and pass that on?"""
     key, source = read.place.key, analysis.file.source
-    name = key[1][2] if isinstance(key, tuple) and key[0] == "element" and len(key[1]) > 2 else ""
+    whole = key[1] if isinstance(key, tuple) and key[0] == "element" else ()
+    name = whole[2] if isinstance(whole, tuple) and whole[:1] == ("parameter",) else ""
     callers = [function_around(source, call) for call in source.calls_by_name.get(function.name, ())]
     return any(
         isinstance(target, ast.Subscript)

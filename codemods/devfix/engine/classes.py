@@ -250,7 +250,11 @@ class Classes:
             for method_name, end in ends:
                 found = end.attribute(cell, name)
                 if method_name == "forward" and before is not None and before.kind == TENSOR:
-                    if found is not None and found.kind in (TENSOR, BATCH) and _recurs(method, name):
+                    if (
+                        found is not None
+                        and found.kind in (TENSOR, BATCH)
+                        and _recurs(owner.method("forward"), name)
+                    ):
                         continue  # it is there in the second run; the first one meets what was there before
                 if found is not None and not any(found is one for one in values):
                     values.append(found)
@@ -342,8 +346,11 @@ def _argument(place: Place, init: Function) -> str:
 def _recurs(method: Function | None, name: str) -> bool:
     """Does a method store in an attribute what it makes of it?"""
     for node in method.nodes if method is not None else ():
-        if isinstance(node, ast.Assign):
-            sides = (node.value, ast.Tuple(node.targets, ast.Store()))
-            if all(any(getattr(one, "attr", "") == name for one in ast.walk(side)) for side in sides):
+        if isinstance(node, ast.Assign) and _has_attribute(node.value, name):
+            if any(_has_attribute(target, name) for target in node.targets):
                 return True
     return False
+
+
+def _has_attribute(node: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Attribute) and one.attr == name for one in ast.walk(node))

@@ -143,11 +143,13 @@ class Conditions(Devices):
     def key_of(self, node: ast.expr, value: Value) -> object:
         """What a test asks, the same wherever it is asked."""
         text = self.file.source.code(node)
-        for asked in OF_MACHINE:
-            if asked in text:
-                return asked
+        if text in OF_MACHINE:
+            return text
         if value.kind in (UNKNOWN, NUMBER, TEXT) and value.place.is_named and value.role != "given":
             return value.place.key
+        asked = next((one for one in OF_MACHINE if one in text), "")
+        if asked:
+            return asked
         root = node
         while isinstance(root, ast.Attribute):
             root = root.value

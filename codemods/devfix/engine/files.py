@@ -218,17 +218,12 @@ class Class:
     @cached_property
     def stored(self) -> list[tuple[str, str]]:
         """Attributes of self, each with a method of the class itself that stores it."""
-        return [
-            (name, method.name)
-            for method in self.methods.values()
-            if method.positional
-            for name in stored(method)
-        ]
+        return [(name, method.name) for method in self.methods.values() for name in stored(method)]
 
 
 def stored(method: Function) -> Iterator[str]:
     """The attributes of its first parameter that a method stores, or changes in place."""
-    me = method.positional[0]
+    me = next(iter(method.positional), "")
     for node in method.nodes:
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:

@@ -289,9 +289,8 @@ class Frame(ABC):
         if me.ref is None:
             return
         owner = me.bound.ref if me.bound is not None else None
-        if isinstance(owner, Class) and any(
-            one.startswith(self.models.owners_of_device) for one in owner.outside
-        ):
+        owns = (one.startswith(self.models.owners_of_device) for one in getattr(owner, "outside", ()))
+        if isinstance(owner, Class) and self.analysis.classes.is_module(owner) and any(owns):
             found[f"{name}.device"] = Term(f"{name}.device", "own", self.where(me), PROVEN)
         for attribute, value in self.state.heap.attributes(me.ref):
             if len(found) >= MAX_TERMS:

@@ -49,7 +49,6 @@ from devfix.engine.values import (
 from devfix.models.loader import Row
 
 _NUMBERED = frozenset({forms.Form(forms.NUMBER)})
-_PACKS = ("pack_padded_sequence", "pad_packed_sequence")
 _FLAT = frozenset({"arange", "linspace", "logspace", "randperm", "range"})
 
 
@@ -138,8 +137,7 @@ class Functions(Containers):
             made = made.but(kind=TENSOR) if made.kind == BATCH and not row.many else made
             if first.kind == UNKNOWN:
                 made = Value(TENSOR, first.place if first.place.is_named else NOWHERE)
-            if last in _PACKS:
-                made = made.but(role=PACKED if made.kind == TENSOR and last == _PACKS[0] else "")
+            made = made.but(role="") if made.role == PACKED else made
         else:
             known = len(operands)
             self.left_behind(node, [*values, *keywords.values()], last)
@@ -161,7 +159,7 @@ class Functions(Containers):
             made = made.but(rank=1)
             return Value(SEQUENCE, rest=made) if last == "where" else made
         if row.reduce:
-            made = reduced(made, last, values[1] if len(values) > 1 else None, keywords)
+            made = reduced(made, row, values[1] if len(values) > 1 else None, keywords)
         elif row.rank is not None:
             made = made.but(rank=row.rank if is_reduced(keywords) else None)
         elif last in ("unsqueeze", "repeat_interleave"):
@@ -199,13 +197,15 @@ class Functions(Containers):
         if any(one.arg is None for one in node.keywords):
             return Value(TENSOR)  # **kwargs may have a device
         told = keywords["generator"][0] if "generator" in keywords else None
+        is_sized = "size" in keywords or len(values) > 2
         if told is not None and told.kind != NONE and not (told.role == "generator" and told.place.on_host):
-            self.other_generator(node, last, told, self.default)
+            if last != "normal" or is_sized:  # else it is where its mean is
+                self.other_generator(node, last, told, self.default)
             return Value(TENSOR, rank=rank)  # it is on the device of the generator, or it raises
         if last == "normal":
             if first.kind in (TENSOR, BATCH):
                 return first
-            rank = 1 if "size" in keywords or len(values) > 2 else None
+            rank = 1 if is_sized else None
         if form == "data":
             rank = self._rank_of_data(first)
             if first.kind in (TENSOR, BATCH):
@@ -285,7 +285,7 @@ def is_reduced(keywords: dict[str, tuple[Value, ast.expr]]) -> bool:
 
 
 def reduced(
-    made: Value, name: str, dim: tuple[Value, ast.expr] | None, keywords: dict[str, tuple[Value, ast.expr]]
+    made: Value, row: Row, dim: tuple[Value, ast.expr] | None, keywords: dict[str, tuple[Value, ast.expr]]
 ) -> Value:
     """What a reduction leaves: over all, or over `dim`; who names the second dimension has at least two."""
     dim = keywords.get("dim") or keywords.get("axis") or dim
@@ -294,7 +294,7 @@ def reduced(
     at = dim[0].const
     second = type(at) is int and (at > 0 or at < -1)
     kept = "keepdim" in keywords and keywords["keepdim"][0].const is True
-    role = PAIR if type(at) is int and name in ("max", "min", "median", "mode") else made.role
+    role = PAIR if type(at) is int and row.pairs else made.role
     return made.but(rank=1 if second or kept else None, role=role)
 
 

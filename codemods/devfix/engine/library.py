@@ -35,6 +35,7 @@ from devfix.engine.values import (
     MODULE,
     OBJECT,
     OWNER,
+    PACKED,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
@@ -79,7 +80,8 @@ class Library(OutOfSight):
         self._read_arguments(node, dotted, arguments)
         row = self.models.function(dotted)
         if row is not None:
-            return self.by_row(node, row, dotted, arguments)
+            made = self.by_row(node, row, dotted, arguments)
+            return made.but(role=PACKED) if row.packs and made.kind == TENSOR else made
         if self.models.layer(dotted) == "record":
             return self.record(node, last, _keywords)
         converter = self.models.converters.get(dotted, "")

@@ -167,7 +167,7 @@ class Methods(Moves):
             if open_ and made.place.on_host and not inplace:
                 made = Value(TENSOR)  # of what is elsewhere, if it has no dimensions itself
         if row.reduce:
-            return reduced(made, name, values[0] if values else None, keywords)
+            return reduced(made, row, values[0] if values else None, keywords)
         if (
             name in ("unsqueeze", "repeat", "unsqueeze_")
             or (name in ("reshape", "view", "expand") and _sizes(values))

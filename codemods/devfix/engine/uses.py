@@ -208,18 +208,19 @@ class Uses:
                         self.numbers.update(one.id for one in node.args if isinstance(one, ast.Name))
                 first = node.args[0] if node.args else None
                 first = first.operand if isinstance(first, ast.UnaryOp) else first
-                while isinstance(first, ast.BinOp) and (_is_number(first.right) or _is_number(first.left)):
-                    first = first.left if _is_number(first.right) else first.right
+                scaled = _unscaled(first)
+                if not isinstance(scaled, ast.Name):
+                    continue
+                name = dotted(node.func)
+                row = find(name)
+                if row is not None and row.form in ("same", "follow", "like") and name != "torch.where":
+                    self.operands.add(scaled.id)
                 if not isinstance(first, ast.Name):
                     continue
                 if isinstance(func, ast.Attribute) and func.attr == "to":
                     self.targets.add(first.id)
-                name = dotted(node.func)
-                row = find(name)
                 if row is not None and row.form in ("data", "array", "legacy") and name != "torch.asarray":
                     self.converted.add(first.id)
-                if row is not None and row.form in ("same", "follow", "like") and name != "torch.where":
-                    self.operands.add(first.id)
                 if name == "torch.device":
                     self.devices.add(first.id)
                 elif name.startswith("torch."):
@@ -275,6 +276,13 @@ class Uses:
         if name in self.devices and name not in self.called:
             return DEVICE, frozenset({Assumption(USES, name)})
         return NO_EVIDENCE
+
+
+def _unscaled(node: ast.expr | None) -> ast.expr | None:
+    """`x` of `x / 2`."""
+    while isinstance(node, ast.BinOp) and (_is_number(node.right) or _is_number(node.left)):
+        node = node.left if _is_number(node.right) else node.right
+    return node
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -35,7 +35,7 @@ DROP = "drop"  # of a move, whose result is lost
 PAIR = "pair"  # the role of the values and the indices that `x.max(1)` gives
 DISTRIBUTION = "distribution"  # the role of what has tensors, draws them and cannot be moved
 PACKED = "packed"  # the role of a packed sequence
-NO_DEVICE = frozenset({DISTRIBUTION, PACKED})  # they have tensors, and no `device` of their own
+NO_DEVICE = frozenset({DISTRIBUTION, PACKED, PAIR})  # they have tensors, and no `device` of their own
 
 # assumptions
 NAME = "name"  # only what it is called says what it is

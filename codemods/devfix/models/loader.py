@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from devfix.documents.installed import data
 
@@ -27,6 +27,7 @@ _CALLS = frozenset(
         "samples",
     }
 )
+_FLAGS = frozenset({"into", "strict", "reduce", "many", "whole", "nodevice", "pairs", "packs"})
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset(
     {"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several", "record"}
@@ -72,6 +73,8 @@ class Row(NamedTuple):
     whole: bool = False
     place: tuple[int, str] | None = None
     into: bool = False
+    pairs: bool = False
+    packs: bool = False
     gives: tuple[str, ...] = ()
 
 
@@ -235,23 +238,14 @@ def models() -> Models:
                 row = row._replace(place=(int(position), name))
             elif key == "gives" and value:
                 row = row._replace(gives=tuple(value.split(",")))
-            elif word == "into":
-                row = row._replace(into=True)
             elif key == "type" and value:
                 position, _, name = value.partition(":")
                 row = row._replace(type=(int(position or -1), name))
             elif key == "gives_host" and value:
                 row = row._replace(host_result=int(value))
-            elif word == "strict":
-                row = row._replace(strict=True)
-            elif word == "reduce":
-                row = row._replace(reduce=True)
-            elif word == "many":
-                row = row._replace(many=True)
-            elif word == "whole":
-                row = row._replace(whole=True)
-            elif word == "nodevice":
-                row = row._replace(nodevice=True)
+            elif word in _FLAGS:
+                flag: dict[str, Any] = {word: True}
+                row = row._replace(**flag)
             else:
                 names.append(word)
         for name in names:

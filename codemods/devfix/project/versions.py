@@ -11,7 +11,7 @@ _ASKED = re.compile(
     r"(?<![\w.-])(?:py)?torch(?:\[[^\]\n]{0,50}\])?\s{0,3}\(?"
     rf"((?:[\s,]{{0,3}}(?:[=~]=?|[<>]=?|!=)\s{{0,3}}{_VERSION}(?:\.\*)?){{1,6}})"
 )
-_PART = re.compile(rf"([=~<>!]=?)\s{{0,3}}({_VERSION})")
+_PART = re.compile(rf"([=~<>!]=?)\s{{0,3}}({_VERSION}(?:\.\*)?)")
 
 
 def torch_before(texts: Iterable[str], version: tuple[int, int]) -> str:
@@ -28,8 +28,10 @@ def torch_before(texts: Iterable[str], version: tuple[int, int]) -> str:
 
 
 def _excludes(operator: str, text: str, version: tuple[int, int]) -> bool:
-    parts = tuple(map(int, text.split(".")))
-    if operator in ("=", "==", "<="):
+    parts = tuple(map(int, text.removesuffix(".*").split(".")))
+    if operator == "=" or text.endswith(".*"):
+        return operator in ("=", "==") and parts[:2] < version[: len(parts)]
+    if operator in ("==", "<="):
         return parts[:2] < version
     if operator == "<":
         return parts <= version
