@@ -673,3 +673,39 @@ def test_a_trainer_is_no_module(call: str, fixes: int) -> None:
     )
     told = findings(RULE, text)
     assert sum("parameters" in (one.fix.title if one.fix else "") for one in told) == fixes
+
+
+ONE_CHOICE = """def main(path):
+    device = torch.device("cuda")
+    net = nn.Linear(2, 2).to(device)
+    return net(torch.load(path, map_location=device))
+
+
+if __name__ == "__main__":
+    main("x.pt")
+"""
+
+
+def test_the_one_word_that_keeps_a_script_from_running_without_cuda() -> None:
+    choice = '"cuda" if torch.cuda.is_available() else "cpu"'
+    (found,) = findings(RULE, HEAD + ONE_CHOICE)
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+    assert "the only place of this script" in found.message
+    assert fixed(RULE, HEAD + ONE_CHOICE) == HEAD + ONE_CHOICE.replace('"cuda"', choice)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("nn.Linear(2, 2).to(device)", "nn.Linear(2, 2).cuda()"),  # it needs CUDA in another place as well
+        ('if __name__ == "__main__":\n    main("x.pt")\n', ""),  # no script
+        ("    net =", "    torch.cuda.set_device(0)\n    net ="),
+        (
+            '    device = torch.device("cuda")',
+            '    if torch.cuda.is_available():\n        device = torch.device("cuda")',
+        ),
+    ],
+)
+def test_what_needs_cuda_elsewhere_or_has_a_choice_is_left_alone(old: str, new: str) -> None:
+    assert ONE_CHOICE.count(old) == 1
+    assert not findings(RULE, HEAD + ONE_CHOICE.replace(old, new))

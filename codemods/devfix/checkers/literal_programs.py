@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cached_property
 
 from devfix.bindings import FunctionNode, function_around
-from devfix.checkers.literal_guards import Told, guard_of
+from devfix.checkers.literal_guards import Told, guard_of, is_for_cuda
 from devfix.engine.analysis import Analysis
 from devfix.engine.files import Class, Function
 from devfix.engine.named import Named
@@ -20,6 +20,7 @@ from devfix.flow import Flow
 from devfix.models.frameworks import HOST_BASES
 from devfix.placing import around
 from devfix.project.marks import CHOOSES, OTHER, marks_in
+from devfix.repair.literals import declared, named_constants
 from devfix.source import Source
 
 Scope = FunctionNode | ast.Module
@@ -66,6 +67,8 @@ _RAISING = frozenset(
 )
 # A compiled extension as PyTorch had them before 1.0, when tensors had no `device`.
 _OLD = re.compile(r"\btorch\.utils\.ffi\b|^[^\S\n]*(?:from|import)\s+[\w.]*\b_ext\b", re.MULTILINE)
+_CURRENT = "torch.cuda.current_device"
+_ALONE = "goes to the current GPU, wherever the caller's tensors are, and raises without CUDA; no other device is known"
 
 
 class Cure(Flag):
@@ -283,15 +286,56 @@ class Program:
     def _bound(self) -> dict[ast.AST | None, list[ast.expr]]:
         """The functions that go to CUDA under no condition of theirs, and where; None is the module."""
         found: dict[ast.AST | None, list[ast.expr]] = {}
-        for node in (*self.analysis.named.calls, *filter(self._raises, self.source.of_kind(ast.Call))):
+        for node in (*self.analysis.named.calls, *filter(self.raises, self.source.of_kind(ast.Call))):
             assert isinstance(node, ast.expr)
             if node not in self.mended and guard_of(self.source, node).told is Told.NOTHING:
                 found.setdefault(function_around(self.source, node), []).append(node)
         return found
 
-    def _raises(self, node: ast.Call) -> bool:
+    def raises(self, node: ast.Call) -> bool:
         """`x.cuda(gpu)`, and calls that raise where there is no CUDA."""
         name = self.source.qualified(node.func)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not name:
             return bool(node.args or node.keywords)
         return name in _RAISING
+
+
+def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
+    """Places that no device is known for (`left`, and the current GPU's number), where there may be no CUDA."""
+    source = program.source
+    yield from _only_choice(program, left)
+    asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
+    for place in (*(one.node for one in left), *(node for node in asked if not _is_chosen(source, node))):
+        if program.may_lack_cuda(place):
+            yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
+
+
+def _is_chosen(source: Source, node: ast.Call) -> bool:
+    """Is it asked for on some ways through its function only, such as where there is CUDA; or for CUDA alone?"""
+    for up in source.ancestors(node):
+        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        if isinstance(up, (ast.If, ast.IfExp, ast.BoolOp, ast.Try)):
+            return True
+    return is_for_cuda(source, node) or guard_of(source, node).told is not Told.NOTHING
+
+
+def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
+    """`device = "cuda"` in a script that asks for CUDA nowhere else: one word keeps it from running without."""
+    source, file = program.source, program.analysis.file
+    constants = named_constants(file)
+    if (
+        left
+        or len(constants) != 1
+        or not SCRIPT.search(source.text)
+        or program.flow.project.needs_cuda() is True
+    ):
+        return
+    (node,) = constants
+    raises = any(map(program.raises, source.of_kind(ast.Call)))
+    if raises or guard_of(source, node).told is not Told.NOTHING:
+        return
+    _, _, edits, _ = declared(file, left, "cuda")
+    why = "is the only place of this script that asks for CUDA, and raises without it"
+    title = "use CUDA only if it is available"
+    yield Verdict(source.span(node), source.code(node), "", why, edits, Safety.UNSAFE, title=title)

@@ -12,14 +12,22 @@ from devfix.checkers.literal_guards import (
     Guard,
     Told,
     guard_of,
-    is_for_cuda,
     is_kept,
     is_of_tensor,
     moved_above,
     moves_alone,
 )
 from devfix.checkers.literal_places import Known, chosen, in_scope, met_by, sized_by
-from devfix.checkers.literal_programs import Cure, Program, Scope, Verdict, grouped, position, top_of
+from devfix.checkers.literal_programs import (
+    Cure,
+    Program,
+    Scope,
+    Verdict,
+    grouped,
+    position,
+    top_of,
+    unplaced,
+)
 from devfix.engine.files import Function
 from devfix.engine.named import Named
 from devfix.engine.values import BATCH, MODULE, TENSOR
@@ -36,8 +44,6 @@ _SOMETHING = re.compile(r"\.cuda\(|cuda\.current_device\(|cuda\.\w*Tensor\b|[\"'
 # A constructor of CUDA tensors, under another name; and what refuses what is not on CUDA.
 _LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
 _INSISTS = re.compile(r"isinstance\([^)\n]{0,300}\bcuda\.\w{0,99}Tensor\)")
-_CURRENT = "torch.cuda.current_device"
-_ALONE = "goes to the current GPU, wherever the caller's tensors are, and raises without CUDA; no other device is known"
 
 
 def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = "") -> Iterator[Verdict]:
@@ -83,10 +89,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
             why = "is hard-coded, and no other device is known"
             yield Verdict(source.span(place), source.code(place), "", why, (), Safety.MANUAL)
     else:
-        asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
-        for place in (*(one.node for one in left), *(node for node in asked if not _is_chosen(flow, node))):
-            if program.may_lack_cuda(place):
-                yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
+        yield from unplaced(program, left)
 
 
 def _weighed(
@@ -140,16 +143,6 @@ def _of_all(
         why += f"; `torch.accelerator` needs torch 2.6, and the project asks for `{old}`"
     span, code = flow.source.span(first), flow.source.code(first)
     return Verdict(span, code, name, why, edits, Safety.UNSAFE, None, title, elsewhere)
-
-
-def _is_chosen(flow: Flow, node: ast.Call) -> bool:
-    """Is it asked for on some ways through its function only, such as where there is CUDA; or for CUDA alone?"""
-    for up in flow.source.ancestors(node):
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            break
-        if isinstance(up, (ast.If, ast.IfExp, ast.BoolOp, ast.Try)):
-            return True
-    return is_for_cuda(flow.source, node) or guard_of(flow.source, node).told is not Told.NOTHING
 
 
 def _around(flow: Flow, function: Scope) -> tuple[ast.AST, ...]:
