@@ -686,12 +686,22 @@ if __name__ == "__main__":
 """
 
 
-def test_the_one_word_that_keeps_a_script_from_running_without_cuda() -> None:
-    choice = '"cuda" if torch.cuda.is_available() else "cpu"'
-    (found,) = findings(RULE, HEAD + ONE_CHOICE)
+@pytest.mark.parametrize(
+    ("code", "literal"),
+    [
+        ('device = torch.device("cuda")', '"cuda"'),
+        ("device = 'cuda:0'", "'cuda:0'"),
+        ("device = torch.cuda.current_device()", "torch.cuda.current_device()"),
+        ('device = choose(path, device="cuda")', '"cuda"'),
+    ],
+)
+def test_the_one_word_that_keeps_a_script_from_running_without_cuda(code: str, literal: str) -> None:
+    text = HEAD + ONE_CHOICE.replace('device = torch.device("cuda")', code)
+    (found,) = findings(RULE, text)
     assert found.fix is not None and found.fix.safety is Safety.UNSAFE
     assert "the only place of this script" in found.message
-    assert fixed(RULE, HEAD + ONE_CHOICE) == HEAD + ONE_CHOICE.replace('"cuda"', choice)
+    chosen = code.replace(literal, f'{literal} if torch.cuda.is_available() else "cpu"')
+    assert fixed(RULE, text) == text.replace(code, chosen)
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,15 @@ from functools import cached_property
 from devfix.bindings import FunctionNode, function_around
 from devfix.checkers.literal_guards import Told, guard_of, is_for_cuda
 from devfix.engine.analysis import Analysis
-from devfix.engine.files import Class, Function
-from devfix.engine.named import Named
+from devfix.engine.files import Class, File, Function
+from devfix.engine.named import Named, names_cuda
 from devfix.engine.values import MODULE
-from devfix.findings import Edit, Elsewhere, Safety, Span
+from devfix.findings import Edit, Elsewhere, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
 from devfix.models.frameworks import HOST_BASES
 from devfix.placing import around
 from devfix.project.marks import CHOOSES, OTHER, marks_in
-from devfix.repair.literals import declared, named_constants
+from devfix.repair.literals import named_constants
 from devfix.source import Source
 
 Scope = FunctionNode | ast.Module
@@ -323,19 +323,33 @@ def _is_chosen(source: Source, node: ast.Call) -> bool:
 def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
     """`device = "cuda"` in a script that asks for CUDA nowhere else: one word keeps it from running without."""
     source, file = program.source, program.analysis.file
-    constants = named_constants(file)
-    if (
-        left
-        or len(constants) != 1
-        or not SCRIPT.search(source.text)
-        or program.flow.project.needs_cuda() is True
-    ):
+    if left or not SCRIPT.search(source.text) or program.flow.project.needs_cuda() is True:
         return
-    (node,) = constants
-    raises = any(map(program.raises, source.of_kind(ast.Call)))
-    if raises or guard_of(source, node).told is not Told.NOTHING:
+    places = [
+        one
+        for one in [*named_constants(file), *_devices_given(file)]
+        if one not in program.analysis.named.calls
+    ]
+    if len(places) != 1 or guard_of(source, places[0]).told is not Told.NOTHING:
         return
-    _, _, edits, _ = declared(file, left, "cuda")
+    (node,) = places
+    if any(program.raises(one) and one is not node for one in source.of_kind(ast.Call)):
+        return
+    inner = node.args[0] if isinstance(node, ast.Call) and node.args else node
+    text = f'{source.code(inner)} if torch.cuda.is_available() else "cpu"'
+    edits = (ReplaceExpression(source.span(inner), text),) if source.imports.get("torch") == "torch" else ()
     why = "is the only place of this script that asks for CUDA, and raises without it"
     title = "use CUDA only if it is available"
     yield Verdict(source.span(node), source.code(node), "", why, edits, Safety.UNSAFE, title=title)
+
+
+def _devices_given(file: File) -> Iterator[ast.expr]:
+    """`load(path, device="cuda")`, and the number of the current GPU under a name; no default of a command line."""
+    for call in file.source.of_kind(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("add_argument", "set_defaults"):
+            continue
+        for one in call.keywords:
+            if one.arg == "device" and names_cuda(file, one.value, text=True):
+                yield one.value
+        if file.source.qualified(call.func) == _CURRENT and isinstance(file.source.parents[call], ast.Assign):
+            yield call
