@@ -193,3 +193,36 @@ TENSORS = "\n\ndef load(x, y):\n    from torch.utils.data import TensorDataset\n
 def test_a_loader_over_tensors_may_give_what_is_on_a_device(after: str, safety: Safety) -> None:
     found = [f for f in findings(RULE, HEAD + VALIDATE + after) if f.fix]
     assert [f.fix.safety for f in found if f.fix] == [safety]
+
+
+KEPT = """import copy
+import torch
+from torch import nn
+
+
+class Average:
+    def __init__(self, model, device=None, there=False):
+        self.module = copy.deepcopy(model)
+        if device is not None:
+            self.module.to(device)
+
+
+def main(there):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = nn.Linear(4, 4)
+    model.to(device)
+    average = Average(model, device="cpu")
+    return average.module(torch.randn(2, 4))
+"""
+
+
+def test_what_a_call_passes_is_not_none() -> None:
+    assert findings(RULE, KEPT) == []
+
+
+def test_what_is_on_the_device_on_some_paths_only_is_never_safe() -> None:
+    text = KEPT.replace("if device is not None", "if there").replace(
+        '"cpu")\n    return', '"cpu", there=there)\n    return'
+    )
+    (found,) = findings(RULE, text)
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE

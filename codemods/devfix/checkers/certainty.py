@@ -330,7 +330,7 @@ def is_proven(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Does it fail on every accelerator, if a module out of sight that is moved here takes plain data where it is?"""
     if mismatch.relation != DIFFERENT or not mismatch.stray_place.on_host:
         return False
-    if mismatch.anchor_place.kind not in (VAR, LITERAL):
+    if mismatch.anchor_place.kind not in (VAR, LITERAL) or mismatch.chosen:
         return False
     made, passed = mismatch.stray.links[0], any(one.kind == PASS for one in mismatch.stray.links)
     row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None

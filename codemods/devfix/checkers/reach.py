@@ -38,7 +38,7 @@ def is_safe(mismatch: Mismatch, edits: tuple[Edit, ...], analysis: Analysis) -> 
     """Does an operation surely fail on an accelerator, and does a fix where the tensor is made change nothing else?"""
     if mismatch.operation in _GUESSES or mismatch.relation != DIFFERENT or mismatch.file is not analysis.file:
         return False
-    if mismatch.anchor.place.kind == CHOICE or any(one.kind == STORE for one in mismatch.stray.links):
+    if mismatch.chosen or any(one.kind == STORE for one in mismatch.stray.links):
         return False
     made, function = mismatch.stray.links[0].node, mismatch.function
     if not {one.kind for one in mismatch.assumed} <= {CALLER} or not isinstance(made, ast.Call):

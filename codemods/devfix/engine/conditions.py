@@ -229,6 +229,8 @@ class Conditions(Devices):
             return Test(True)
         if value.kind in _SOMETHING and (not isinstance(node, ast.Name) or self._is_computed(node)):
             return Test(False)
+        if self.called is not None and value.const not in (..., None):
+            return Test(False)  # what this call passes is not None
         key = ("none", self.key_of(node, value))
         if value.place.kind == "choice":
             return self._one(key)

@@ -36,8 +36,7 @@ class Mismatch:
     stray is on an accelerator by name) or `APART` (both are, by number). `scopes` are the functions that were running,
     the innermost first, each with the expressions that were visible in it; `path` are the conditions that held,
     `running` the statements that were being run, the innermost first. `guarded`: one of the places is that of some
-    paths only. `strict`: tensors without dimensions
-    have to be there, too.
+    paths only; `chosen`: the anchor's is. `strict`: tensors without dimensions have to be there, too.
     """
 
     operation: str
@@ -56,6 +55,7 @@ class Mismatch:
     path: Path
     running: tuple[tuple[File, ast.stmt], ...]
     guarded: bool = False
+    chosen: bool = False
     strict: bool = False
 
 

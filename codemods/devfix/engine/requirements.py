@@ -175,6 +175,7 @@ class Requirements(Frame):
             (anchor, anchor_node, anchor_place),
             assumed,
             guarded=pairs > 1,
+            chosen=len(alternatives((one if swap else other)[2], path)) > 1,
         )
 
     def _agree(self, one: tuple[Value, ast.AST, Place], other: tuple[Value, ast.AST, Place]) -> None:
@@ -203,6 +204,7 @@ class Requirements(Frame):
         assumed: Assumptions,
         *,
         guarded: bool = False,
+        chosen: bool = False,
     ) -> None:
         """Note a mismatch, unless names are all that speaks for both sides."""
         stray = self._whole(stray[0]), stray[1], stray[2]
@@ -218,7 +220,7 @@ class Requirements(Frame):
                 stray=stray[0], stray_place=stray[2], stray_node=stray[1],
                 anchor=anchor[0], anchor_place=anchor[2], anchor_node=anchor[1],
                 assumed=assumed, scopes=self.scopes(), path=self.state.path, running=self.running(),
-                guarded=guarded,
+                guarded=guarded, chosen=chosen,
             )
         )  # fmt: skip
 
