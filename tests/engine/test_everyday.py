@@ -15,12 +15,49 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from PIL import Image
+from dataclasses import dataclass, field
 from torchvision import models, transforms
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """
 
 
 FOUND = {
+    "a buffer that is replaced once the module has moved": """
+        class Whiten(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.register_buffer("w", torch.eye(d))
+            def fit(self, n):
+                self.w = torch.ones(n, n)  # <
+            def forward(self, x):
+                return x @ self.w
+        def main():
+            net = Whiten(3).to(device)
+            net.fit(3)
+            return net(torch.randn(2, 3, device=device))
+    """,
+    "where only a lack of memory is caught": """
+        def forward(model, x):
+            try:
+                return model(x)
+            except torch.cuda.OutOfMemoryError:
+                return model.cpu()(x.cpu())
+        def main():
+            model = nn.Linear(4, 4).to(device)
+            return forward(model, torch.ones(2, 4))  # <
+    """,
+    "a list that a dataclass begins with": """
+        @dataclass
+        class State:
+            model: nn.Module
+            losses: list = field(default_factory=list)
+            def step(self, x):
+                self.losses.append(self.model(x).detach().mean())
+        def main():
+            state = State(nn.Linear(3, 1).to(device))
+            state.step(torch.randn(4, 3, device=device))
+            return torch.stack(state.losses).numpy()  # <
+    """,
     "labels": """
         def train(model, loader):
             criterion = nn.CrossEntropyLoss()
@@ -435,6 +472,45 @@ CALLED = """
         print(net(torch.rand(2, 3).cuda()))
 """
 SILENT = {
+    "a buffer that is replaced before the module moves": """
+        class Whiten(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.register_buffer("w", torch.eye(d))
+            def fit(self, n):
+                self.w = torch.ones(n, n)
+            def forward(self, x):
+                return x @ self.w
+        def main():
+            net = Whiten(3)
+            net.fit(3)
+            net.to(device)
+            return net(torch.randn(2, 3, device=device))
+    """,
+    "a buffer that is replaced by one beside the old one": """
+        class Whiten(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.register_buffer("w", torch.eye(d))
+            def fit(self, n):
+                self.w = torch.ones(n, n).to(self.w)
+            def forward(self, x):
+                return x @ self.w
+        def main():
+            net = Whiten(3).to(device)
+            net.fit(3)
+            return net(torch.randn(2, 3, device=device))
+    """,
+    "errors of devices are caught": """
+        def forward(model, x):
+            try:
+                return model(x)
+            except (RuntimeError, ValueError):
+                return model(x.to(device))
+        def main():
+            model = nn.Linear(4, 4).to(device)
+            return forward(model, torch.ones(2, 4))
+    """,
     "labels": """
         def train(model, loader):
             criterion = nn.CrossEntropyLoss()

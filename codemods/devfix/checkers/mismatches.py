@@ -154,6 +154,8 @@ def _is_of_module(file: File, node: ast.AST, analysis: Analysis) -> bool:
 
 def _stored_in_module(mismatch: Mismatch, analysis: Analysis) -> Link | None:
     """The link by which a module keeps the stray in a plain attribute."""
+    if mismatch.stray.role == "parameter":
+        return None  # in the place of a buffer
     for link in mismatch.stray.links:
         if link.kind != STORE or link.file is not analysis.file:
             continue

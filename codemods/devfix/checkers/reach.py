@@ -15,7 +15,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_count, trains_on_cpu
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
-from devfix.engine.places import CHOICE, DIFFERENT, OF, OWNED
+from devfix.engine.places import DIFFERENT, OF, OWNED
 from devfix.engine.values import CALLER, MODULE, STORE
 from devfix.findings import AppendCall, Edit
 from devfix.flow import Flow

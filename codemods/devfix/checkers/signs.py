@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from itertools import islice
 
@@ -82,7 +83,7 @@ def is_caught(source: Source, node: ast.AST) -> bool:
     while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
         parent = source.parents.get(up)
         if isinstance(parent, ast.Try) and up in parent.body:
-            if any(about_devices(source.code(one)) for one in parent.handlers):
+            if any(_may_catch(one) and about_devices(source.code(one)) for one in parent.handlers):
                 return True
         if isinstance(parent, ast.IfExp) and up is not parent.test:
             other = parent.orelse if up is parent.body else parent.body
@@ -90,6 +91,17 @@ def is_caught(source: Source, node: ast.AST) -> bool:
                 return True  # the other arm is for the accelerator
         up = parent
     return False
+
+
+def _may_catch(handler: ast.ExceptHandler) -> bool:
+    """May a handler get what torch raises of devices, a RuntimeError or a TypeError?"""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = [dotted(one).rpartition(".")[2] for one in caught if one is not None]
+    known = [getattr(builtins, name, Exception) for name in names if name != "OutOfMemoryError"]
+    raised = (RuntimeError, TypeError)
+    return handler.type is None or any(
+        isinstance(one, type) and issubclass(error, one) for one in known for error in raised
+    )
 
 
 def is_without_gradients(source: Source, node: ast.AST) -> bool:

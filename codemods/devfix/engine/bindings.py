@@ -192,7 +192,7 @@ class Bindings(Expressions):
             self._like_its_source(target, value, target, size)
         kept = self.state.attribute(base.ref, name)
         if base.kind == MODULE and kept is not None and kept.role == "parameter" and value.kind == TENSOR:
-            if self.where(value).on_host:
+            if self.where(value).on_host and (self._building(base) or self.where(base).on_host):
                 return  # a buffer keeps being one
             value = value.but(role="parameter")  # it is where it was made, until the module is moved
         if value.links:

@@ -50,6 +50,7 @@ from devfix.engine.values import (
 from devfix.models.loader import public
 
 MAX_DEPTH = 6
+_EMPTY = {"list": Value(SEQUENCE, items=()), "dict": Value(MAPPING, fields={})}
 
 
 class Calls(ModuleRuns):
@@ -261,7 +262,11 @@ class Calls(ModuleRuns):
         return made
 
     def _fields(self, cell: object, owner: Class, arguments: Arguments) -> None:
-        """A dataclass or a NamedTuple keeps what it is given under the names of its annotations."""
+        """A dataclass or a NamedTuple keeps what it is given under the names of its annotations, or begins empty."""
+        for name, default in owner.values.items():
+            for one in default.keywords if isinstance(default, ast.Call) else ():
+                if one.arg == "default_factory" and isinstance(one.value, ast.Name):
+                    self.state.set_attribute(cell, name, _EMPTY.get(one.value.id, ANYTHING))
         for name, (value, _) in zip(owner.annotations, arguments[0], strict=False):
             self.state.set_attribute(cell, name, value)
         for name, (value, _) in arguments[1].items():
