@@ -10,18 +10,54 @@ from devfix.source import Source
 from programs import marked, spoken
 
 HEAD = """\
+import random
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from PIL import Image
+from collections import deque, namedtuple
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from torchvision import models, transforms
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """
 
 
 FOUND = {
+    "a replay memory": """
+        Row = namedtuple("Row", ("state", "action", "reward"))
+        class Memory:
+            def __init__(self, n):
+                self.rows = deque([], maxlen=n)
+            def push(self, *row):
+                self.rows.append(Row(*row))
+            def sample(self, n):
+                return random.sample(self.rows, n)
+        def main(env):
+            net = nn.Linear(4, 2).to(device)
+            memory = Memory(10)
+            state = torch.randn(1, 4, device=device)
+            for _ in range(10):
+                action = net(state).argmax(1, keepdim=True)
+                reward = torch.tensor([env.step()])  # <
+                memory.push(state, action, reward)
+            batch = Row(*zip(*memory.sample(4)))
+            wanted, rewards = net(torch.cat(batch.state)), torch.cat(batch.reward)
+            return F.smooth_l1_loss(wanted.gather(1, torch.cat(batch.action)), rewards.unsqueeze(1))
+    """,
+    "rows of a named tuple": """
+        class Row(NamedTuple):
+            state: torch.Tensor
+            reward: torch.Tensor
+        def main():
+            net = nn.Linear(4, 1).to(device)
+            rows = []
+            for _ in range(10):
+                rows.append(Row(torch.randn(4, device=device), torch.ones(1)))  # <
+            states, rewards = zip(*rows)
+            return F.mse_loss(net(torch.stack(states)), torch.stack(rewards))
+    """,
     "a buffer that is replaced once the module has moved": """
         class Whiten(nn.Module):
             def __init__(self, d):

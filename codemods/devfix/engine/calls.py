@@ -9,7 +9,7 @@ from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average, is_network_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function, stored
-from devfix.engine.frame import Arguments, Frame, Lambda, Partial
+from devfix.engine.frame import Arguments, Frame, Lambda, Partial, Record
 from devfix.engine.module_runs import ModuleRuns
 from devfix.engine.places import (
     AT,
@@ -140,6 +140,8 @@ class Calls(ModuleRuns):
                     node, ref.callee, ([*ref.values, *arguments[0]], {**ref.keywords, **arguments[1]})
                 )
                 return self.made_by_partial(made, ref)
+            if isinstance(ref, Record):
+                return ref.made(arguments)
             if isinstance(ref, Lambda):
                 return self._lambda(node, ref.node, self.analysis.frames[ref.run], arguments)
         if kind == CLASS and isinstance(ref, Class):
@@ -234,6 +236,8 @@ class Calls(ModuleRuns):
             return self.optimizer(node, owner.name, arguments)
         if what == "other":
             return self.unknown_object(node, owner.name, arguments)
+        if not owner.methods and any(base.endswith("NamedTuple") for base in owner.outside):
+            return Record(tuple(owner.annotations)).made(arguments)
         made = Value(
             MODULE if what == "module" else OBJECT,
             Place("in", cell),

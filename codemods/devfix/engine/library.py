@@ -9,7 +9,7 @@ from devfix.engine.events import WRAPPED
 from devfix.engine.evidence import (
     asks_how_many,
 )
-from devfix.engine.frame import Arguments, Partial
+from devfix.engine.frame import Arguments, Partial, Record
 from devfix.engine.out_of_sight import OutOfSight
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -95,6 +95,12 @@ class Library(OutOfSight):
                 return self.copied(values[0][0], node)
             if dotted == "functools.partial":
                 return self.partial(node, arguments)
+            if dotted == "collections.deque":
+                return values[0][0] if values and values[0][0].kind == SEQUENCE else Value(SEQUENCE, items=())
+            if dotted == "collections.namedtuple" and len(values) > 1:
+                named = values[1][0]
+                texts = [one.const for one in named.items or ()] or str(named.const).replace(",", " ").split()
+                return Value(FUNCTION, ref=Record(tuple(map(str, texts))))
             if dotted.startswith(("random.", "math.", "time.", "os.", "json.", "logging.", "itertools.")):
                 return self._plain_library(node, dotted, arguments)
             given = values[0][0] if values else ANYTHING
