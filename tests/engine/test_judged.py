@@ -366,3 +366,53 @@ def test_step():
 @pytest.mark.parametrize(("given", "told"), [("noise(3) * 2", False), ("None", True)])
 def test_a_product_that_is_passed_is_not_none(given: str, told: bool) -> None:
     assert ("place-factory" in codemods(CHOSEN + START.replace("GIVEN", given))) is told
+
+
+RECORD = """
+from pydantic import BaseModel
+class Settings(BaseModel):
+    size: int = 4
+    device: str = "cuda:0"
+class Loss(nn.Module):
+    def __init__(self, counts, settings: Settings | None = None):
+        super().__init__()
+        if settings is None:
+            settings = Settings()
+        self.counts = counts.pow(0.5).to(settings.device)
+        self.weight = nn.Parameter(torch.rand(4, 8))
+    def forward(self, x):
+        return self.weight[self.counts.multinomial(2)] * x
+SETTINGS = Settings(GIVEN)
+def test_loss():
+    loss = Loss(torch.rand(4), SETTINGS)
+    print(loss(torch.rand(2, 8)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [('device="cpu"', False), ("**options", False), ("", True), ('4, "cuda"', True)]
+)
+def test_a_record_holds_what_it_is_made_with(given: str, told: bool) -> None:
+    assert bool(codemods(RECORD.replace("GIVEN", given))) is told
+    made = RECORD.replace("from pydantic import BaseModel", "from dataclasses import dataclass")
+    made = made.replace("class Settings(BaseModel)", "@dataclass\nclass Settings")
+    assert bool(codemods(made.replace("GIVEN", given))) is told
+
+
+LIKE_GIVEN = """
+def one_hot(index: torch.Tensor):
+    return nn.functional.one_hot(index.long(), 3).to(index.device)
+def test_one_hot(values):
+    wanted = torch.zeros(4, 3)
+    print(one_hot(GIVEN) == wanted)
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("values", False), ("values.cuda()", True)])
+def test_the_device_of_a_tensor_of_unknown_origin_is_none_that_anybody_has_chosen(
+    given: str, told: bool
+) -> None:
+    found = devfix.check(
+        source=HEAD + LIKE_GIVEN.replace("GIVEN", given), filename="test_it.py", settings=False
+    )
+    assert bool(found.findings) is told

@@ -251,7 +251,7 @@ class Calls(ModuleRuns):
         if init is not None:
             self.call_function(node, init, made, arguments)
         elif what == "object":
-            self._fields(cell, owner, arguments)
+            self._fields(node, cell, owner, arguments)
         if is_average(owner.name) and not speaks_of(owner, "to", "cuda", "device"):
             self.copied_beside(node, arguments)
         if any(self.models.layer(public(base)) == "scatters" for base in owner.outside):
@@ -260,12 +260,15 @@ class Calls(ModuleRuns):
             made = made.but(role="stateless")
         return made
 
-    def _fields(self, cell: object, owner: Class, arguments: Arguments) -> None:
-        """A dataclass or a NamedTuple keeps what it is given under the names of its annotations."""
-        for name, (value, _) in zip(owner.annotations, arguments[0], strict=False):
-            self.state.set_attribute(cell, name, value)
-        for name, (value, _) in arguments[1].items():
-            self.state.set_attribute(cell, name, value)
+    def _fields(self, node: ast.Call, cell: object, owner: Class, arguments: Arguments) -> None:
+        """A dataclass or the like keeps what it is given under the names of its annotations, or else the defaults."""
+        given = dict(zip(owner.fields, (value for value, _ in arguments[0]), strict=False))
+        given |= {name: value for name, (value, _) in arguments[1].items()}
+        open_ = any(one.arg is None for one in node.keywords)
+        for name in owner.fields:
+            default = None if open_ else owner.constant(name)
+            value = self.analysis.constant(*default) if default is not None else ANYTHING
+            self.state.set_attribute(cell, name, given.get(name, value))
 
     # --- functions -----------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ class Containers(Histories):
         owner = value.bound.ref if isinstance(value.bound, Value) else None
         if not isinstance(owner, Class) or not any(one.endswith("NamedTuple") for one in owner.bases):
             return ()
-        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.annotations])
+        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.fields])
 
     def unpack(self, value: Value, count: int, node: ast.AST) -> list[Value]:
         """The first `count` elements, as names on the left take them."""

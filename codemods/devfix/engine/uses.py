@@ -310,6 +310,12 @@ def speaks_of(owner: Class, *names: str) -> bool:
 
 
 @remembered
+def stored_names(source: Source) -> frozenset[str]:
+    """The names of the attributes that the file stores."""
+    return frozenset(one.attr for one in source.of_kind(ast.Attribute) if isinstance(one.ctx, ast.Store))
+
+
+@remembered
 def handed_or_moved(source: Source) -> frozenset[str]:
     """The names of which a function may move what they stand for: it calls their `to`, or hands them on."""
     found = set[str]()
