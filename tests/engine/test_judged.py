@@ -416,3 +416,18 @@ def test_the_device_of_a_tensor_of_unknown_origin_is_none_that_anybody_has_chose
         source=HEAD + LIKE_GIVEN.replace("GIVEN", given), filename="test_it.py", settings=False
     )
     assert bool(found.findings) is told
+
+
+RETRIED = """
+def restore(net, path):
+    try:
+        state = torch.load(path, map_location="cpu"TOLD)
+    except Exception:
+        state = torch.load(path)
+    net.load_state_dict(state["model"])
+"""
+
+
+@pytest.mark.parametrize(("told", "found"), [("", False), (", weights_only=True", True)])
+def test_a_load_that_is_tried_after_the_same_one_onto_the_cpu_is_meant(told: str, found: bool) -> None:
+    assert ("map-location" in codemods(RETRIED.replace("TOLD", told))) is found

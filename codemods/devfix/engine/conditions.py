@@ -227,8 +227,8 @@ class Conditions(Devices):
     def _none(self, node: ast.expr, value: Value) -> Test:
         if value.kind == NONE:
             return Test(True)
-        made = value.kind == OBJECT and value.ref is not None and bool(value.links)
-        if value.kind in _SOMETHING and (made or not isinstance(node, ast.Name) or self._is_computed(node)):
+        known = value.kind == OBJECT and value.ref is not None and bool(value.links)
+        if value.kind in _SOMETHING and (known or not isinstance(node, ast.Name) or self._is_computed(node)):
             return Test(False)
         key = ("none", self.key_of(node, value))
         if value.place.kind == "choice":
