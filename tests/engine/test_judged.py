@@ -431,3 +431,23 @@ def restore(net, path):
 @pytest.mark.parametrize(("told", "found"), [("", False), (", weights_only=True", True)])
 def test_a_load_that_is_tried_after_the_same_one_onto_the_cpu_is_meant(told: str, found: bool) -> None:
     assert ("map-location" in codemods(RETRIED.replace("TOLD", told))) is found
+
+
+STEPS = """
+options.device = device
+def write(model, words, start):
+    words = iter(words)
+    output, state = model(next(words).to(options.device))
+    for word in words:
+        given = torch.tensor([[word]])
+        output, state = model(given, state)USED
+    return output, state
+"""
+
+
+@pytest.mark.parametrize(
+    ("used", "written"), [("", "options.device"), ("\n        print(state + 1)", "state.device")]
+)
+def test_what_is_only_handed_back_to_a_network_may_be_a_tuple(used: str, written: str) -> None:
+    code = HEAD + "from settings import options\n" + CHOSEN + STEPS.replace("USED", used)
+    assert f"device={written})" in devfix.fix(source=code, unsafe=True, settings=False).text

@@ -163,6 +163,8 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     statement = source.statement(at)
     if term.text in _mappings(source, function or source.tree) or term.text.partition(".")[0] == "_":
         return False  # a name for what nobody wants
+    if term.form != "device" and _is_handed_back(source, term.text, function or source.tree):
+        return False
     if term.form != "device" and _is_moved_only_below(source, term.text, at, function):
         return False
     if bound_around(source, at, expression):
@@ -188,6 +190,26 @@ def _mappings(source: Source, function: ast.AST) -> frozenset[str]:
         for one in source.of_kind(ast.Subscript, function)
         if isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, str)
     )
+
+
+@remembered
+def _is_handed_back(source: Source, name: str, function: ast.AST) -> bool:
+    """Is a name for what a call gives besides, and the next one gets: the state of a network, which may be a tuple?"""
+    makers, seen = set[str](), False
+    for one in source.of_kind(ast.Name, function):
+        up = source.parents[one] if one.id == name else None
+        if isinstance(up, ast.Tuple) and isinstance(one.ctx, ast.Store) and up.elts.index(one):
+            bound = source.parents[up]
+            called = bound.value if isinstance(bound, ast.Assign) else None
+            makers.add(source.code(called.func) if isinstance(called, ast.Call) else "")
+        elif isinstance(up, ast.Call):
+            makers.add(source.code(up.func))
+            seen = True
+        elif up is not None and not (
+            isinstance(one.ctx, ast.Load) and isinstance(up, (ast.Return, ast.Tuple))
+        ):
+            return False
+    return seen and len(makers) == 1 and "" not in makers
 
 
 def _bound_by(statement: ast.stmt) -> set[str]:
