@@ -451,3 +451,22 @@ def write(model, words, start):
 def test_what_is_only_handed_back_to_a_network_may_be_a_tuple(used: str, written: str) -> None:
     code = HEAD + "from settings import options\n" + CHOSEN + STEPS.replace("USED", used)
     assert f"device={written})" in devfix.fix(source=code, unsafe=True, settings=False).text
+
+
+RETURNED = """
+class Halve(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor, self.layer = factor, nn.Linear(4, 4)
+    def forward(self, x, NAME: torch.Tensor):
+        if self.factor == 1:
+            return x, NAME
+        NAME = [one.item() // self.factor for one in NAME]
+        NAME = torch.IntTensor(NAME)
+        return self.layer(x[:, :: self.factor]), NAME
+"""
+
+
+@pytest.mark.parametrize(("name", "told"), [("x_lens", False), ("steps", True)])
+def test_lengths_that_are_returned_may_be_wanted_on_the_cpu(name: str, told: bool) -> None:
+    assert ("place-factory" in codemods(RETURNED.replace("NAME", name))) is told
