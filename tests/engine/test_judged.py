@@ -470,3 +470,35 @@ class Halve(nn.Module):
 @pytest.mark.parametrize(("name", "told"), [("x_lens", False), ("steps", True)])
 def test_lengths_that_are_returned_may_be_wanted_on_the_cpu(name: str, told: bool) -> None:
     assert ("place-factory" in codemods(RETURNED.replace("NAME", name))) is told
+
+
+REGISTERED = """
+class Grid:
+    def __init__(self, cell):
+        self.cell = cell
+    def at(self, x):
+        return self.cell @ x
+class Basis(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        FIRST
+        self.grid = Grid(torch.eye(3))
+        SECOND
+    def forward(self, x: torch.Tensor):
+        return self.grid.at(self.basis * x)
+"""
+
+
+def test_a_buffer_has_a_device_only_below_where_it_is_registered() -> None:
+    """`self.grid = Grid(torch.eye(3, device=self.basis.device))` raised AttributeError above it, on every machine."""
+    buffer = 'self.register_buffer("basis", torch.rand(3, n))'
+    made = {
+        first: devfix.fix(
+            source=HEAD + REGISTERED.replace("FIRST", first).replace("SECOND", second),
+            unsafe=True,
+            settings=False,
+        )
+        for first, second in ((buffer, "pass"), ("pass", buffer))
+    }
+    assert "eye(3, device=self.basis.device)" in made[buffer].text
+    assert "self.basis.device" not in made["pass"].text

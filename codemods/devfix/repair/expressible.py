@@ -305,11 +305,14 @@ def _as_none(source: Source, function: ast.AST) -> dict[str, list[int]]:
 
 @remembered
 def _first_attributes(source: Source, function: ast.AST) -> dict[str, int]:
-    """The first line on which each attribute is stored in a function, by its text."""
+    """The first line on which each attribute is stored, or registered, in a function, by its text."""
     found: dict[str, int] = {}
     for one in source.of_kind(ast.Attribute, function):
-        if isinstance(one.ctx, ast.Store):
-            text = source.code(one)
+        text = source.code(one) if isinstance(one.ctx, ast.Store) else ""
+        call = source.parents[one]
+        if one.attr in ("register_buffer", "register_parameter") and isinstance(call, ast.Call) and call.args:
+            text = f"{source.code(one.value)}.{getattr(call.args[0], 'value', '')}"
+        if text:
             found[text] = min(one.lineno, found.get(text, one.lineno))
     return found
 
