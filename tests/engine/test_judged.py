@@ -502,3 +502,34 @@ def test_a_buffer_has_a_device_only_below_where_it_is_registered() -> None:
     }
     assert "eye(3, device=self.basis.device)" in made[buffer].text
     assert "self.basis.device" not in made["pass"].text
+
+
+HOLDER = """
+from collections.abc import MutableMapping
+class Models(MutableMapping):
+    def __init__(self, store):
+        self.store = store if isinstance(store, dict) else {}
+    def __getitem__(self, key):
+        return self.store[key]
+    def __setitem__(self, key, value):
+        self.store[key] = value
+    def __delitem__(self, key):
+        del self.store[key]
+    def __iter__(self):
+        return iter(self.store)
+    def __len__(self):
+        return len(self.store)
+    def to(self, device):
+        for one in self.values():
+            one.to(device)
+device = torch.device("cuda")
+first, last = nn.Linear(4, 4), nn.Linear(4, 4)
+models = Models({"first": first, "last": last})
+models.CALLED
+print(last(first(torch.randn(3, 4, device=device))))
+"""
+
+
+@pytest.mark.parametrize(("called", "told"), [("to(device)", False), ("clear()", True)])
+def test_an_object_may_move_what_it_was_made_with(called: str, told: bool) -> None:
+    assert ("module-never-moved" in codemods(HOLDER.replace("CALLED", called))) is told

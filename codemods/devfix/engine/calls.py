@@ -247,6 +247,11 @@ class Calls(ModuleRuns):
             made = made.but(kind=MODULE)
         if made.kind == MODULE:
             self.analysis.made[cell] = made
+        else:
+            several = [
+                one for one in (*arguments[0], *arguments[1].values()) if one[0].kind in (SEQUENCE, MAPPING)
+            ]
+            self.analysis.inside[cell] = [part for one in several for part, _ in self.tensors(*one)]
         init = owner.method("__init__")
         if init is not None:
             self.call_function(node, init, made, arguments)
