@@ -533,3 +533,21 @@ print(last(first(torch.randn(3, 4, device=device))))
 @pytest.mark.parametrize(("called", "told"), [("to(device)", False), ("clear()", True)])
 def test_an_object_may_move_what_it_was_made_with(called: str, told: bool) -> None:
     assert ("module-never-moved" in codemods(HOLDER.replace("CALLED", called))) is told
+
+
+FLAGGED = """
+def show(x, given):
+    if given is None:
+        x = torch.zeros(3)
+        mine = True
+    else:
+        x = x.to(device)
+        mine = False
+    if ASKED:
+        print(x.numpy())
+"""
+
+
+@pytest.mark.parametrize(("asked", "told"), [("mine", False), ("not mine", True)])
+def test_a_flag_says_which_way_was_taken(asked: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(CHOSEN + FLAGGED.replace("ASKED", asked))) is told

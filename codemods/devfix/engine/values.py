@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devfix.engine.forms import NO_FORMS, Forms, joined
-from devfix.engine.places import NOWHERE, Place, choose
+from devfix.engine.places import AT, NOWHERE, Place, choose
 
 if TYPE_CHECKING:
     from devfix.engine.files import File
@@ -244,6 +244,8 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
     if a.kind in (FUNCTION, CLASS, LIBRARY) and a.ref != b.ref:
         return ANYTHING
     place = _either(a, b, condition)
+    if a.const is True and b.const is False and condition is not None:
+        place = Place(AT, condition)  # a name for what has been asked
     fields, items, rest = a.fields, a.items, a.rest
     if depth > 3:
         items = rest = fields = None

@@ -195,7 +195,7 @@ def _mappings(source: Source, function: ast.AST) -> frozenset[str]:
 @remembered
 def _is_handed_back(source: Source, name: str, function: ast.AST) -> bool:
     """Is a name for what a call gives besides, and the next one gets: the state of a network, which may be a tuple?"""
-    makers, seen = set[str](), False
+    makers, readers = set[str](), set[str]()
     for one in source.of_kind(ast.Name, function):
         up = source.parents[one] if one.id == name else None
         if isinstance(up, ast.Tuple) and isinstance(one.ctx, ast.Store) and up.elts.index(one):
@@ -203,13 +203,12 @@ def _is_handed_back(source: Source, name: str, function: ast.AST) -> bool:
             called = bound.value if isinstance(bound, ast.Assign) else None
             makers.add(source.code(called.func) if isinstance(called, ast.Call) else "")
         elif isinstance(up, ast.Call):
-            makers.add(source.code(up.func))
-            seen = True
-        elif up is not None and not (
-            isinstance(one.ctx, ast.Load) and isinstance(up, (ast.Return, ast.Tuple))
+            readers.add(source.code(up.func))
+        elif up is not None and (
+            isinstance(one.ctx, ast.Store) or not isinstance(up, (ast.Return, ast.Tuple))
         ):
             return False
-    return seen and len(makers) == 1 and "" not in makers
+    return len(makers) == 1 and makers == readers and "" not in makers
 
 
 def _bound_by(statement: ast.stmt) -> set[str]:
