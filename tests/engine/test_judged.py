@@ -551,3 +551,21 @@ def show(x, given):
 @pytest.mark.parametrize(("asked", "told"), [("mine", False), ("not mine", True)])
 def test_a_flag_says_which_way_was_taken(asked: str, told: bool) -> None:
     assert ("numpy-of-device" in codemods(CHOSEN + FLAGGED.replace("ASKED", asked))) is told
+
+
+RENEWED = """
+def weigh(x):
+    masks, others = MADE, {}
+    for name, mask in masks.items():
+        TARGET[name] = mask.to(device)
+    return x.to(device) * masks["first"]
+"""
+
+
+@pytest.mark.parametrize(
+    "made", ['{"first": torch.ones(3), "last": torch.ones(3)}', 'torch.load("masks", map_location="cpu")']
+)
+@pytest.mark.parametrize(("target", "told"), [("masks", False), ("others", True)])
+def test_a_loop_over_a_dict_may_replace_all_that_is_in_it(made: str, target: str, told: bool) -> None:
+    code = RENEWED.replace("MADE", made).replace("TARGET", target)
+    assert bool(codemods(CHOSEN + code)) is told
