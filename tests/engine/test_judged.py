@@ -569,3 +569,25 @@ def weigh(x):
 def test_a_loop_over_a_dict_may_replace_all_that_is_in_it(made: str, target: str, told: bool) -> None:
     code = RENEWED.replace("MADE", made).replace("TARGET", target)
     assert bool(codemods(CHOSEN + code)) is told
+
+
+PAIRS = """
+from lib import Skip
+class Encoder(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.pairs = []
+        for _ in range(n):
+            self.pairs.append((Skip(nn.Linear(3, 3)), Skip(nn.Linear(3, 3))))
+        self.parts = LISTED
+    def forward(self, x):
+        for first, last in self.pairs:
+            x = last(first(x))
+        return x
+"""
+
+
+@pytest.mark.parametrize("made", ["nn.ModuleList({})", "nn.Sequential(*{})", "list({})"])
+def test_what_is_in_a_list_of_pairs_may_be_registered_besides(made: str) -> None:
+    parts = made.format("[part for pair in self.pairs for part in pair]")
+    assert ("register-modules" in codemods(PAIRS.replace("LISTED", parts))) is made.startswith("list")
