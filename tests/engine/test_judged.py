@@ -591,3 +591,25 @@ class Encoder(nn.Module):
 def test_what_is_in_a_list_of_pairs_may_be_registered_besides(made: str) -> None:
     parts = made.format("[part for pair in self.pairs for part in pair]")
     assert ("register-modules" in codemods(PAIRS.replace("LISTED", parts))) is made.startswith("list")
+
+
+STARTED = """
+class Decoder(nn.Module):
+    def __init__(self, size, other=None):
+        super().__init__()
+        self.embed = nn.Embedding(size, 4)
+        self.last = [nn.Linear(4, size)]
+        if other is not None:
+            self.start(other)
+    def start(self, other):
+        self.embed.weight.data = other.embed.weight.data
+    def forward(self, y: torch.Tensor):
+        return RESULT
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "told"), [("self.embed(y)", False), ("self.last[0](self.embed(y))", True)]
+)
+def test_a_layer_that_gets_the_weights_of_another_one_moves_with_the_module(result: str, told: bool) -> None:
+    assert bool(codemods(STARTED.replace("RESULT", result))) is told
