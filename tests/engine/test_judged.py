@@ -613,3 +613,28 @@ class Decoder(nn.Module):
 )
 def test_a_layer_that_gets_the_weights_of_another_one_moves_with_the_module(result: str, told: bool) -> None:
     assert bool(codemods(STARTED.replace("RESULT", result))) is told
+
+
+PLACED = """
+def pick(scores: torch.Tensor, many, device):
+    CHOSEN
+    scores = scores.to(place)
+    if ASKED:
+        return torch.ones(3) * scores
+    return None
+"""
+
+
+@pytest.mark.parametrize("asked", ["many", "not many"])
+@pytest.mark.parametrize(
+    "chosen",
+    ['place = "cpu" if many else device', 'place = device\n    if many:\n        place = "cpu"'],
+)
+def test_the_cpu_is_chosen_where_a_condition_says_so(chosen: str, asked: str) -> None:
+    code = PLACED.replace("CHOSEN", chosen).replace("ASKED", asked)
+    assert ("place-factory" in codemods(code)) is (asked == "not many")
+
+
+def test_a_device_that_is_the_cpu_unless_a_caller_names_one_is_one_that_a_caller_names() -> None:
+    chosen = 'place = device if device is not None else "cpu"'
+    assert "place-factory" in codemods(PLACED.replace("CHOSEN", chosen).replace("ASKED", "many"))
