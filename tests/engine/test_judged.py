@@ -366,3 +366,275 @@ def test_step():
 @pytest.mark.parametrize(("given", "told"), [("noise(3) * 2", False), ("None", True)])
 def test_a_product_that_is_passed_is_not_none(given: str, told: bool) -> None:
     assert ("place-factory" in codemods(CHOSEN + START.replace("GIVEN", given))) is told
+
+
+RECORD = """
+from pydantic import BaseModel
+class Settings(BaseModel):
+    size: int = 4
+    device: str = "cuda:0"
+class Loss(nn.Module):
+    def __init__(self, counts, settings: Settings | None = None):
+        super().__init__()
+        if settings is None:
+            settings = Settings()
+        self.counts = counts.pow(0.5).to(settings.device)
+        self.weight = nn.Parameter(torch.rand(4, 8))
+    def forward(self, x):
+        return self.weight[self.counts.multinomial(2)] * x
+SETTINGS = Settings(GIVEN)
+def test_loss():
+    loss = Loss(torch.rand(4), SETTINGS)
+    print(loss(torch.rand(2, 8)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [('device="cpu"', False), ("**options", False), ("", True), ('4, "cuda"', True)]
+)
+def test_a_record_holds_what_it_is_made_with(given: str, told: bool) -> None:
+    assert bool(codemods(RECORD.replace("GIVEN", given))) is told
+    made = RECORD.replace("from pydantic import BaseModel", "from dataclasses import dataclass")
+    made = made.replace("class Settings(BaseModel)", "@dataclass\nclass Settings")
+    assert bool(codemods(made.replace("GIVEN", given))) is told
+
+
+LIKE_GIVEN = """
+def one_hot(index: torch.Tensor):
+    return nn.functional.one_hot(index.long(), 3).to(index.device)
+def test_one_hot(values):
+    wanted = torch.zeros(4, 3)
+    print(one_hot(GIVEN) == wanted)
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("values", False), ("values.cuda()", True)])
+def test_the_device_of_a_tensor_of_unknown_origin_is_none_that_anybody_has_chosen(
+    given: str, told: bool
+) -> None:
+    found = devfix.check(
+        source=HEAD + LIKE_GIVEN.replace("GIVEN", given), filename="test_it.py", settings=False
+    )
+    assert bool(found.findings) is told
+
+
+RETRIED = """
+def restore(net, path):
+    try:
+        state = torch.load(path, map_location="cpu"TOLD)
+    except Exception:
+        state = torch.load(path)
+    net.load_state_dict(state["model"])
+"""
+
+
+@pytest.mark.parametrize(("told", "found"), [("", False), (", weights_only=True", True)])
+def test_a_load_that_is_tried_after_the_same_one_onto_the_cpu_is_meant(told: str, found: bool) -> None:
+    assert ("map-location" in codemods(RETRIED.replace("TOLD", told))) is found
+
+
+STEPS = """
+options.device = device
+def write(model, words, start):
+    words = iter(words)
+    output, state = model(next(words).to(options.device))
+    for word in words:
+        given = torch.tensor([[word]])
+        output, state = model(given, state)USED
+    return output, state
+"""
+
+
+@pytest.mark.parametrize(
+    ("used", "written"), [("", "options.device"), ("\n        print(state + 1)", "state.device")]
+)
+def test_what_is_only_handed_back_to_a_network_may_be_a_tuple(used: str, written: str) -> None:
+    code = HEAD + "from settings import options\n" + CHOSEN + STEPS.replace("USED", used)
+    assert f"device={written})" in devfix.fix(source=code, unsafe=True, settings=False).text
+
+
+RETURNED = """
+class Halve(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor, self.layer = factor, nn.Linear(4, 4)
+    def forward(self, x, NAME: torch.Tensor):
+        if self.factor == 1:
+            return x, NAME
+        NAME = [one.item() // self.factor for one in NAME]
+        NAME = torch.IntTensor(NAME)
+        return self.layer(x[:, :: self.factor]), NAME
+"""
+
+
+@pytest.mark.parametrize(("name", "told"), [("x_lens", False), ("steps", True)])
+def test_lengths_that_are_returned_may_be_wanted_on_the_cpu(name: str, told: bool) -> None:
+    assert ("place-factory" in codemods(RETURNED.replace("NAME", name))) is told
+
+
+REGISTERED = """
+class Grid:
+    def __init__(self, cell):
+        self.cell = cell
+    def at(self, x):
+        return self.cell @ x
+class Basis(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        FIRST
+        self.grid = Grid(torch.eye(3))
+        SECOND
+    def forward(self, x: torch.Tensor):
+        return self.grid.at(self.basis * x)
+"""
+
+
+def test_a_buffer_has_a_device_only_below_where_it_is_registered() -> None:
+    """`self.grid = Grid(torch.eye(3, device=self.basis.device))` raised AttributeError above it, on every machine."""
+    buffer = 'self.register_buffer("basis", torch.rand(3, n))'
+    made = {
+        first: devfix.fix(
+            source=HEAD + REGISTERED.replace("FIRST", first).replace("SECOND", second),
+            unsafe=True,
+            settings=False,
+        )
+        for first, second in ((buffer, "pass"), ("pass", buffer))
+    }
+    assert "eye(3, device=self.basis.device)" in made[buffer].text
+    assert "self.basis.device" not in made["pass"].text
+
+
+HOLDER = """
+from collections.abc import MutableMapping
+class Models(MutableMapping):
+    def __init__(self, store):
+        self.store = store if isinstance(store, dict) else {}
+    def __getitem__(self, key):
+        return self.store[key]
+    def __setitem__(self, key, value):
+        self.store[key] = value
+    def __delitem__(self, key):
+        del self.store[key]
+    def __iter__(self):
+        return iter(self.store)
+    def __len__(self):
+        return len(self.store)
+    def to(self, device):
+        for one in self.values():
+            one.to(device)
+device = torch.device("cuda")
+first, last = nn.Linear(4, 4), nn.Linear(4, 4)
+models = Models({"first": first, "last": last})
+models.CALLED
+print(last(first(torch.randn(3, 4, device=device))))
+"""
+
+
+@pytest.mark.parametrize(("called", "told"), [("to(device)", False), ("clear()", True)])
+def test_an_object_may_move_what_it_was_made_with(called: str, told: bool) -> None:
+    assert ("module-never-moved" in codemods(HOLDER.replace("CALLED", called))) is told
+
+
+FLAGGED = """
+def show(x, given):
+    if given is None:
+        x = torch.zeros(3)
+        mine = True
+    else:
+        x = x.to(device)
+        mine = False
+    if ASKED:
+        print(x.numpy())
+"""
+
+
+@pytest.mark.parametrize(("asked", "told"), [("mine", False), ("not mine", True)])
+def test_a_flag_says_which_way_was_taken(asked: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(CHOSEN + FLAGGED.replace("ASKED", asked))) is told
+
+
+RENEWED = """
+def weigh(x):
+    masks, others = MADE, {}
+    for name, mask in masks.items():
+        TARGET[name] = mask.to(device)
+    return x.to(device) * masks["first"]
+"""
+
+
+@pytest.mark.parametrize(
+    "made", ['{"first": torch.ones(3), "last": torch.ones(3)}', 'torch.load("masks", map_location="cpu")']
+)
+@pytest.mark.parametrize(("target", "told"), [("masks", False), ("others", True)])
+def test_a_loop_over_a_dict_may_replace_all_that_is_in_it(made: str, target: str, told: bool) -> None:
+    code = RENEWED.replace("MADE", made).replace("TARGET", target)
+    assert bool(codemods(CHOSEN + code)) is told
+
+
+PAIRS = """
+from lib import Skip
+class Encoder(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.pairs = []
+        for _ in range(n):
+            self.pairs.append((Skip(nn.Linear(3, 3)), Skip(nn.Linear(3, 3))))
+        self.parts = LISTED
+    def forward(self, x):
+        for first, last in self.pairs:
+            x = last(first(x))
+        return x
+"""
+
+
+@pytest.mark.parametrize("made", ["nn.ModuleList({})", "nn.Sequential(*{})", "list({})"])
+def test_what_is_in_a_list_of_pairs_may_be_registered_besides(made: str) -> None:
+    parts = made.format("[part for pair in self.pairs for part in pair]")
+    assert ("register-modules" in codemods(PAIRS.replace("LISTED", parts))) is made.startswith("list")
+
+
+STARTED = """
+class Decoder(nn.Module):
+    def __init__(self, size, other=None):
+        super().__init__()
+        self.embed = nn.Embedding(size, 4)
+        self.last = [nn.Linear(4, size)]
+        if other is not None:
+            self.start(other)
+    def start(self, other):
+        self.embed.weight.data = other.embed.weight.data
+    def forward(self, y: torch.Tensor):
+        return RESULT
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "told"), [("self.embed(y)", False), ("self.last[0](self.embed(y))", True)]
+)
+def test_a_layer_that_gets_the_weights_of_another_one_moves_with_the_module(result: str, told: bool) -> None:
+    assert bool(codemods(STARTED.replace("RESULT", result))) is told
+
+
+PLACED = """
+def pick(scores: torch.Tensor, many, device):
+    CHOSEN
+    scores = scores.to(place)
+    if ASKED:
+        return torch.ones(3) * scores
+    return None
+"""
+
+
+@pytest.mark.parametrize("asked", ["many", "not many"])
+@pytest.mark.parametrize(
+    "chosen",
+    ['place = "cpu" if many else device', 'place = device\n    if many:\n        place = "cpu"'],
+)
+def test_the_cpu_is_chosen_where_a_condition_says_so(chosen: str, asked: str) -> None:
+    code = PLACED.replace("CHOSEN", chosen).replace("ASKED", asked)
+    assert ("place-factory" in codemods(code)) is (asked == "not many")
+
+
+def test_a_device_that_is_the_cpu_unless_a_caller_names_one_is_one_that_a_caller_names() -> None:
+    chosen = 'place = device if device is not None else "cpu"'
+    assert "place-factory" in codemods(PLACED.replace("CHOSEN", chosen).replace("ASKED", "many"))

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
+from devfix.checkers.loads import without_place
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_for_tests
 from devfix.engine.evidence_of_loads import says
@@ -91,7 +92,7 @@ def _is_of_torch(load: Load, analysis: Analysis) -> bool:
 
 
 def _is_guarded(load: Load, analysis: Analysis) -> bool:
-    """Is there a GPU where it is run, or does another load take over, which says where to?"""
+    """Is there a GPU where it is run, or is there another load, which says where to, before or after it?"""
     source, placed = analysis.file.source, analysis.loaded.placed
     child: ast.AST = load.node
     for up in source.ancestors(load.node):
@@ -103,14 +104,13 @@ def _is_guarded(load: Load, analysis: Analysis) -> bool:
                 return True
             if not placed.isdisjoint(source.of_kind(ast.Call, up)):
                 return True
-        if isinstance(up, ast.Try) and child in up.body:
-            if any(not placed.isdisjoint(source.of_kind(ast.Call, one)) for one in up.handlers):
-                return True
+        if isinstance(up, ast.Try):
+            others = up.handlers if child in up.body else up.body if child in up.handlers else ()
+            for call in placed.intersection(call for one in others for call in source.of_kind(ast.Call, one)):
+                if child in up.body or without_place(call) == without_place(load.node):
+                    return True
         child = up
     return False
-
-
-# --- the same run, or nobody, has another device -----------------------------------------------
 
 
 def matters(load: Load, source: Source) -> bool:
@@ -320,10 +320,8 @@ def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
 
 def needs_cuda(flow: Flow, load: Load) -> bool:
     """Does the program, or what it uses of other files, go to CUDA whatever there is?"""
-    return (
-        flow.project.needs_cuda() is True
-        or flow.project.goes_to_cuda(_names_around(flow.source, load)) is True
-    )
+    names = _names_around(flow.source, load)
+    return flow.project.needs_cuda() is True or flow.project.goes_to_cuda(names) is True
 
 
 def _names_around(source: Source, load: Load) -> list[str]:

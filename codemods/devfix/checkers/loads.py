@@ -273,6 +273,11 @@ def place_for(load: Load, uses: Uses, device: str, source: Source) -> tuple[str,
     return '"cpu"', False
 
 
+def without_place(call: ast.Call) -> str:
+    """A call as it would be without a device: where the one fails, the other is what is left to try."""
+    return ast.dump(ast.Call(call.func, call.args, [one for one in call.keywords if one.arg != ARGUMENT]))
+
+
 # --- where it is said ------------------------------------------------------------------------------
 
 

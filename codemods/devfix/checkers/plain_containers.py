@@ -15,6 +15,7 @@ from devfix.engine.files import Class, Function
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.models.loader import models, module_attributes
+from devfix.names import of_self
 from devfix.registration.classes import RESERVED, ModuleClass, module_classes
 from devfix.registration.stores import Method, Store
 from devfix.repair.plain_containers import PlainContainer, as_module_container
@@ -145,7 +146,7 @@ def _judged(owner: ModuleClass, name: str, value: Value, analysis: Analysis) -> 
     stores = tuple(one for one in owner.stores.get(name, ()) if one.form != "augmented")
     if not parts or any(one is None or _is_registered(one, analysis) for one in parts):
         return None
-    if not _may_register(owner, name, stores):
+    if not _may_register(owner, name, stores) or _is_registered_as_well(owner, name, analysis):
         return None
     modules = [one for one in parts if one is not None]
     if all(one.role in ANYWHERE for one in modules):
@@ -198,6 +199,15 @@ def _is_registered(value: Value, analysis: Analysis) -> bool:
         if made in registered or any(one in analysis.part_of for one in owners):
             return True
     return value.place.key in registered or (value.ref is not None and value.ref in registered)
+
+
+def _is_registered_as_well(owner: ModuleClass, name: str, analysis: Analysis) -> bool:
+    """`nn.ModuleList([part for pair in self.pairs for part in pair])`: all that is in a list of lists?"""
+    return any(
+        models().layer(analysis.file.dotted(call.func)) == "container"
+        and any(isinstance(one, ast.comprehension) and of_self(one.iter) == name for one in ast.walk(call))
+        for call in owner.source.of_kind(ast.Call, owner.node)
+    )
 
 
 def _made_by(value: Value) -> str:

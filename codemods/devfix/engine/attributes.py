@@ -8,6 +8,7 @@ from devfix.engine.calls import Calls
 from devfix.engine.files import Class
 from devfix.engine.forms import AN_OBJECT, NO_FORMS, options
 from devfix.engine.places import AT, OF, VAR, Place, on_cuda
+from devfix.engine.uses import stored_names
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,
@@ -174,6 +175,8 @@ class Attributes(Calls):
         owner = (
             base.bound.ref if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class) else None
         )
+        if held is None and base.kind == OBJECT and owner is not None and name in owner.fields:
+            held = self._left_by_file(base, name)
         if owner is not None and (held is None or held.kind == NONE):
             held = self.declared_module(owner, name) or held
         if held is not None:
@@ -186,7 +189,7 @@ class Attributes(Calls):
                     return self.call_function(call, method, base, ([], {}))
                 return Value(FUNCTION, ref=method, bound=None if method.static else base)
             constant = owner.constant(name)
-            if constant is not None and name not in owner.stores:
+            if constant is not None and name not in owner.stores and name not in owner.fields:
                 return self.analysis.constant(*constant)
         if name == "device" and base.kind == MODULE:
             self.no_device(node, base)
@@ -211,6 +214,12 @@ class Attributes(Calls):
         role = "part" if made and base.ref is not None and base.kind == MODULE and owner is None else ""
         place = Place(AT if made else OF, ("attribute", base.ref, name))
         return Value(UNKNOWN, place, role=role, ref=base.ref if role else None)
+
+    def _left_by_file(self, base: Value, name: str) -> Value | None:
+        """A field of an object that the body of a file has made, unless something in that file may change it."""
+        if not base.links or name in stored_names(base.links[0].file.source):
+            return None
+        return self.analysis.global_state(base.links[0].file).attribute(base.ref, name)
 
     def _of_unknown_object(self, node: ast.Attribute, base: Value) -> Value:
         key = ("attribute", base.place.key, node.attr)

@@ -237,7 +237,7 @@ class Calls(ModuleRuns):
         if what == "other":
             return self.unknown_object(node, owner.name, arguments)
         if not owner.methods and any(base.endswith("NamedTuple") for base in owner.outside):
-            return Record(tuple(owner.annotations)).made(arguments)
+            return Record(owner.fields).made(arguments)
         made = Value(
             MODULE if what == "module" else OBJECT,
             Place("in", cell),
@@ -252,11 +252,16 @@ class Calls(ModuleRuns):
             made = made.but(kind=MODULE)
         if made.kind == MODULE:
             self.analysis.made[cell] = made
+        else:
+            several = [
+                one for one in (*arguments[0], *arguments[1].values()) if one[0].kind in (SEQUENCE, MAPPING)
+            ]
+            self.analysis.inside[cell] = [part for one in several for part, _ in self.tensors(*one)]
         init = owner.method("__init__")
         if init is not None:
             self.call_function(node, init, made, arguments)
         elif what == "object":
-            self._fields(cell, owner, arguments)
+            self._fields(node, cell, owner, arguments)
         if is_average(owner.name) and not speaks_of(owner, "to", "cuda", "device"):
             self.copied_beside(node, arguments)
         if any(self.models.layer(public(base)) == "scatters" for base in owner.outside):
@@ -265,16 +270,23 @@ class Calls(ModuleRuns):
             made = made.but(role="stateless")
         return made
 
-    def _fields(self, cell: object, owner: Class, arguments: Arguments) -> None:
-        """A dataclass or a NamedTuple keeps what it is given under the names of its annotations, or begins empty."""
-        for name, default in owner.values.items():
-            for one in default.keywords if isinstance(default, ast.Call) else ():
-                if one.arg == "default_factory" and isinstance(one.value, ast.Name):
-                    self.state.set_attribute(cell, name, _EMPTY.get(one.value.id, ANYTHING))
-        for name, (value, _) in zip(owner.annotations, arguments[0], strict=False):
-            self.state.set_attribute(cell, name, value)
-        for name, (value, _) in arguments[1].items():
-            self.state.set_attribute(cell, name, value)
+    def _fields(self, node: ast.Call, cell: object, owner: Class, arguments: Arguments) -> None:
+        """A dataclass or the like keeps what it is given under the names of its annotations, or else the defaults."""
+        given = dict(zip(owner.fields, (value for value, _ in arguments[0]), strict=False))
+        given |= {name: value for name, (value, _) in arguments[1].items()}
+        open_ = any(one.arg is None for one in node.keywords)
+        for name in owner.fields:
+            value = ANYTHING if open_ else self._default(owner, name)
+            self.state.set_attribute(cell, name, given.get(name, value))
+
+    def _default(self, owner: Class, name: str) -> Value:
+        """What a field is without an argument; `field(default_factory=list)` gives a list of its own."""
+        held = owner.constant(name)
+        if held is None:
+            return ANYTHING
+        keywords = held[1].keywords if isinstance(held[1], ast.Call) else ()
+        made = {one.arg: one.value.id for one in keywords if isinstance(one.value, ast.Name)}
+        return _EMPTY.get(made.get("default_factory", "")) or self.analysis.constant(*held)
 
     # --- functions -----------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class, Function
@@ -198,7 +199,7 @@ class Classes:
                 init.owner, f"self.{name}"
             ):
                 value = value.but(rank=1)
-            place = _made_on_host(value.place, init)
+            place = _with(value.place, lambda one: _argument(one, init), AT_DEFAULT)
             state.set_attribute(cell, name, value.but(place=place, links=links, assumed=assumed))
 
     def _tensors_by_use(self, owner: Class | None) -> frozenset[str]:
@@ -219,6 +220,7 @@ class Classes:
         """What is registered is with the module from now on; what the constructor moved stays there."""
         known = [one for one, _ in alternatives(state.place_of(cell))]
         if depth and not all(one.on_host or one.kind == "unknown" for one in known):
+            state.set_place(cell, _with(state.place_of(cell), lambda one: one.on_host, place))
             return
         if depth or all(one.on_host for one in known):
             state.set_place(cell, place)
@@ -329,11 +331,11 @@ def _movers(owner: Class, name: str) -> set[str]:
     }
 
 
-def _made_on_host(place: Place, init: Function) -> Place:
-    """A place, with the CPU instead of wherever arguments of a constructor are."""
+def _with(place: Place, asked: Callable[[Place], object], other: Place) -> Place:
+    """A place, with another one for each of its arms of which that is true."""
     if place.kind == CHOICE and place.then is not None and place.other is not None:
-        return choose(place.key, _made_on_host(place.then, init), _made_on_host(place.other, init))
-    return AT_DEFAULT if _argument(place, init) else place
+        return choose(place.key, _with(place.then, asked, other), _with(place.other, asked, other))
+    return other if asked(place) else place
 
 
 def _argument(place: Place, init: Function) -> str:

@@ -227,7 +227,8 @@ class Conditions(Devices):
     def _none(self, node: ast.expr, value: Value) -> Test:
         if value.kind == NONE:
             return Test(True)
-        if value.kind in _SOMETHING and (not isinstance(node, ast.Name) or self._is_computed(node)):
+        known = value.kind == OBJECT and value.ref is not None and bool(value.links)
+        if value.kind in _SOMETHING and (known or not isinstance(node, ast.Name) or self._is_computed(node)):
             return Test(False)
         if self.called is not None and value.const not in (..., None):
             return Test(False)  # what this call passes is not None

@@ -10,6 +10,7 @@ from devfix.engine.frame import Arguments
 from devfix.engine.histories import Histories
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
 from devfix.engine.requirements import is_loaded
+from devfix.engine.uses import may_be_skipped, renews
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
@@ -37,7 +38,6 @@ from devfix.engine.values import (
     Value,
     element,
 )
-from devfix.source import Source
 
 
 class Containers(Histories):
@@ -95,7 +95,7 @@ class Containers(Histories):
         owner = value.bound.ref if isinstance(value.bound, Value) else None
         if not isinstance(owner, Class) or not any(one.endswith("NamedTuple") for one in owner.bases):
             return ()
-        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.annotations])
+        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.fields])
 
     def unpack(self, value: Value, count: int, node: ast.AST) -> list[Value]:
         """The first `count` elements, as names on the left take them."""
@@ -283,16 +283,20 @@ class Containers(Histories):
                 if held and len({self.where(one) for one in held}) == 1:
                     self.rebind(target.value, base.but(place=held[0].place, links=held[0].links))
             return
-        if base.kind in (MAPPING, BATCH):
+        every = renews(self.file.source, target)
+        if base.kind in (MAPPING, BATCH) or (every and base.kind == UNKNOWN):
             linked = self.put(base, value, target)
-            if index.const is not ... and index.const.__class__ in (str, int):
+            if every:
+                fields = dict.fromkeys(base.fields or (), linked)
+                self.rebind(target.value, Value(MAPPING, fields=fields, rest=linked, links=base.links))
+            elif index.const is not ... and index.const.__class__ in (str, int):
                 self.rebind(target.value, base.but(fields={**(base.fields or {}), index.const: linked}))
             else:
                 role = NUMBERED if index.kind == NUMBER else base.role
                 self.rebind(target.value, base.but(rest=self.with_element(base.rest, linked), role=role))
         elif base.kind == SEQUENCE:
             known = self.any_of(base)
-            if _may_be_skipped(self.file.source, target):
+            if may_be_skipped(self.file.source, target):
                 self.mixed(node, known, value, node)
             made = self.with_element(known, self.put(base, value, target))
             self.rebind(target.value, Value(SEQUENCE, rest=made, links=base.links))
@@ -380,21 +384,4 @@ def _is_sliced(index: ast.expr) -> bool:
     return isinstance(index, ast.Tuple) and any(
         isinstance(one, ast.Slice) or (isinstance(one, ast.Constant) and one.value is ...)
         for one in index.elts
-    )
-
-
-def _may_be_skipped(source: Source, node: ast.AST) -> bool:
-    """Does a round of the innermost loop around a node go on without it?"""
-    loops = (ast.For, ast.AsyncFor, ast.While)
-    loop, statement = source.enclosing(node, *loops), source.statement(node)
-    if loop is None:
-        return False
-    for up in source.ancestors(node):
-        if up is loop:
-            break
-        if isinstance(up, ast.If) and not up.orelse:
-            return True
-    return any(
-        one.lineno < statement.lineno and source.enclosing(one, *loops) is loop
-        for one in source.of_kind(ast.Continue, loop)
     )

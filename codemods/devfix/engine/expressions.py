@@ -10,7 +10,7 @@ from devfix.engine.attributes import Attributes
 from devfix.engine.conditions import OF_MACHINE
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
-from devfix.engine.places import APART, OF, VAR, Place, literal, relate
+from devfix.engine.places import APART, OF, ON_CPU, VAR, Place, choose, literal, relate
 from devfix.engine.requirements import is_loaded
 from devfix.engine.state import either, merge
 from devfix.engine.values import (
@@ -216,7 +216,16 @@ class Expressions(Attributes):
         if test.condition in OF_MACHINE:
             self.analysis.asked.add(id(node))
         chosen = self._choice(node, one, other)
-        return chosen if chosen is not None else either(self.state, one, other, test.condition)
+        if chosen is None:
+            return either(self.state, one, other, test.condition)
+        if (
+            DEVICE in (one.kind, other.kind)
+            and test.condition is not None
+            and test.condition not in OF_MACHINE
+        ):
+            then, rest = (ON_CPU if arm.const == "cpu" else chosen.place for arm in (one, other))
+            return chosen.but(place=choose(test.condition, then, rest))
+        return chosen
 
     def _choice(self, node: ast.IfExp, one: Value, other: Value) -> Value | None:
         """`"cuda" if ... else "cpu"`: a device that is decided here, or where something is."""

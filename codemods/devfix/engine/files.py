@@ -176,11 +176,7 @@ class Class:
         )
 
     def method(self, name: str) -> Function | None:
-        for one in self.lineage:
-            found = one.methods.get(name)
-            if found is not None:
-                return found
-        return None
+        return next((one.methods[name] for one in self.lineage if name in one.methods), None)
 
     def constant(self, name: str) -> tuple[File, ast.expr] | None:
         """The value that a name gets in the body of the class or of a base."""
@@ -191,12 +187,20 @@ class Class:
 
     @cached_property
     def annotations(self) -> dict[str, ast.expr]:
-        """The names that the body annotates: the fields of a dataclass or a NamedTuple, in their order."""
+        """The names that the body annotates."""
         return {
             one.target.id: one.annotation
             for one in self.node.body
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
         }
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """What the constructor of a dataclass, a NamedTuple or a model of pydantic takes, in its order."""
+        plain = all(one in torch_api.PLAIN_BASES for one in self.outside) and not self.node.decorator_list
+        if self.method("__init__") is not None or plain:
+            return ()
+        return tuple(dict.fromkeys(name for one in reversed(self.lineage) for name in one.annotations))
 
     @cached_property
     def declared(self) -> dict[str, ast.expr]:

@@ -340,8 +340,9 @@ class Frame(ABC):
     def device_of(self, value: Value, fallback: object, text: str) -> Value:
         """`value.device`."""
         place, registered = self.where(value), value.role == "parameter"
-        if place.kind == "at":
-            place = Place(VAR, place.key)
+        if place.kind == AT:
+            if value.kind not in (TENSOR, BATCH):  # else it need not be one that anybody has chosen
+                place = Place(VAR, place.key)
         elif place.kind == "unknown":
             key = value.place.key if value.place.is_named else fallback
             if key is None:  # of a tensor it need not be one that anybody has chosen

@@ -310,7 +310,10 @@ class Methods(Moves):
         if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class):
             found = base.bound.ref.method(name)
             if found is not None:
-                return self.call_function(node, found, base, arguments)
+                made = self.call_function(node, found, base, arguments)
+                for one in self.analysis.inside.get(base.ref, ()) if name in _MOVES else ():
+                    self.escape(([(one, node)], {}), name)  # if it was not seen to move them
+                return made
         if isinstance(base.bound, Value) and isinstance(base.bound.ref, Class) and not base.bound.ref.outside:
             self.note_use(node, base.ref, name, arguments)  # no method of a base
         self.escape(arguments, name)

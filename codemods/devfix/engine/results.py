@@ -145,6 +145,7 @@ class Results(Requirements):
                 elif (
                     place.kind == DEFAULT
                     and value.rank == 1
+                    and not is_count(at)
                     and {MAKE} == {one.kind for one in value.links if one.name != PART}
                 ):
                     strays.append((value, at, place, returned, path, i))

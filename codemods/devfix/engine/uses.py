@@ -310,6 +310,12 @@ def speaks_of(owner: Class, *names: str) -> bool:
 
 
 @remembered
+def stored_names(source: Source) -> frozenset[str]:
+    """The names of the attributes that the file stores."""
+    return frozenset(one.attr for one in source.of_kind(ast.Attribute) if isinstance(one.ctx, ast.Store))
+
+
+@remembered
 def handed_or_moved(source: Source) -> frozenset[str]:
     """The names of which a function may move what they stand for: it calls their `to`, or hands them on."""
     found = set[str]()
@@ -346,3 +352,32 @@ def brought_back(source: Source) -> frozenset[str]:
             if to_host and source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) is not None:
                 found.add(func.value.id)
     return frozenset(found)
+
+
+def may_be_skipped(source: Source, node: ast.AST) -> bool:
+    """Does a round of the innermost loop around a node go on without it?"""
+    loops = (ast.For, ast.AsyncFor, ast.While)
+    loop, statement = source.enclosing(node, *loops), source.statement(node)
+    if loop is None:
+        return False
+    for up in source.ancestors(node):
+        if up is loop:
+            break
+        if isinstance(up, ast.If) and not up.orelse:
+            return True
+    return any(
+        one.lineno < statement.lineno and source.enclosing(one, *loops) is loop
+        for one in source.of_kind(ast.Continue, loop)
+    )
+
+
+def renews(source: Source, target: ast.Subscript) -> bool:
+    """`d[k] = ...` in a loop over the keys of `d`, or over its items: does each round replace another element?"""
+    base, loop = source.code(target.value), source.enclosing(target, ast.For, ast.While)
+    if not isinstance(loop, ast.For) or not isinstance(target.slice, ast.Name):
+        return False
+    text = source.code(loop.iter)
+    over = text[5:-1] if text.startswith("list(") else text
+    if isinstance(loop.target, ast.Tuple):
+        return over == f"{base}.items()" and source.code(loop.target.elts[0]) == target.slice.id
+    return over in (base, f"{base}.keys()") and source.code(loop.target) == target.slice.id

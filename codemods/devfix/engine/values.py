@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devfix.engine.forms import NO_FORMS, Forms, joined
-from devfix.engine.places import NOWHERE, Place, choose
+from devfix.engine.places import AT, NOWHERE, ON_CPU, Place, choose
 
 if TYPE_CHECKING:
     from devfix.engine.files import File
@@ -244,6 +244,8 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
     if a.kind in (FUNCTION, CLASS, LIBRARY) and a.ref != b.ref:
         return ANYTHING
     place = _either(a, b, condition)
+    if a.const is True and b.const is False and condition is not None:
+        place = Place(AT, condition)  # a name for what has been asked
     fields, items, rest = a.fields, a.items, a.rest
     if depth > 3:
         items = rest = fields = None
@@ -372,7 +374,10 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         device, text = (a, b) if a.kind == DEVICE else (b, a)
         forms = joined(device.forms, text.forms)
         if text.const is not ...:
-            return device.but(place=device.place, forms=forms, const=...)
+            place = device.place
+            if text.const == "cpu" and condition is not None and place.kind != "choice":
+                place = choose(condition, *((place, ON_CPU) if device is a else (ON_CPU, place)))
+            return device.but(place=place, forms=forms, const=...)
         return Value(UNKNOWN, forms=forms) if device.forms else ANYTHING
     if kinds <= {TENSOR, NUMBER} or kinds <= {TENSOR, UNKNOWN}:
         tensor = a if a.kind == TENSOR else b

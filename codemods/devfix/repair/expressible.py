@@ -163,6 +163,8 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     statement = source.statement(at)
     if term.text in _mappings(source, function or source.tree) or term.text.partition(".")[0] == "_":
         return False  # a name for what nobody wants
+    if term.form != "device" and _is_handed_back(source, term.text, function or source.tree):
+        return False
     if term.form != "device" and _is_moved_only_below(source, term.text, at, function):
         return False
     if bound_around(source, at, expression):
@@ -188,6 +190,25 @@ def _mappings(source: Source, function: ast.AST) -> frozenset[str]:
         for one in source.of_kind(ast.Subscript, function)
         if isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, str)
     )
+
+
+@remembered
+def _is_handed_back(source: Source, name: str, function: ast.AST) -> bool:
+    """Is a name for what a call gives besides, and the next one gets: the state of a network, which may be a tuple?"""
+    makers, readers = set[str](), set[str]()
+    for one in source.of_kind(ast.Name, function):
+        up = source.parents[one] if one.id == name else None
+        if isinstance(up, ast.Tuple) and isinstance(one.ctx, ast.Store) and up.elts.index(one):
+            bound = source.parents[up]
+            called = bound.value if isinstance(bound, ast.Assign) else None
+            makers.add(source.code(called.func) if isinstance(called, ast.Call) else "")
+        elif isinstance(up, ast.Call):
+            readers.add(source.code(up.func))
+        elif up is not None and (
+            isinstance(one.ctx, ast.Store) or not isinstance(up, (ast.Return, ast.Tuple))
+        ):
+            return False
+    return len(makers) == 1 and makers == readers and "" not in makers
 
 
 def _bound_by(statement: ast.stmt) -> set[str]:
@@ -283,11 +304,14 @@ def _as_none(source: Source, function: ast.AST) -> dict[str, list[int]]:
 
 @remembered
 def _first_attributes(source: Source, function: ast.AST) -> dict[str, int]:
-    """The first line on which each attribute is stored in a function, by its text."""
+    """The first line on which each attribute is stored, or registered, in a function, by its text."""
     found: dict[str, int] = {}
     for one in source.of_kind(ast.Attribute, function):
-        if isinstance(one.ctx, ast.Store):
-            text = source.code(one)
+        text = source.code(one) if isinstance(one.ctx, ast.Store) else ""
+        call = source.parents[one]
+        if one.attr in ("register_buffer", "register_parameter") and isinstance(call, ast.Call) and call.args:
+            text = f"{source.code(one.value)}.{getattr(call.args[0], 'value', '')}"
+        if text:
             found[text] = min(one.lineno, found.get(text, one.lineno))
     return found
 
