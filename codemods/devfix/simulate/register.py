@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from devfix.simulate import lacking, mps, native_functions, others, recurrent
-from devfix.simulate.device_checks import has_old_wording
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
 from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel, natively
@@ -20,7 +19,6 @@ from devfix.simulate.vtable import keep
 
 def install() -> tuple[str, ...]:
     """Register everything; gives the operations that CUDA has and the simulated devices lack."""
-    machine.old_wording = has_old_wording()
     for index in range(machine.devices):
         machine.default_generators.append(Generator(machine.device(index)))
     library = torch.library.Library("aten", "IMPL", machine.key)
