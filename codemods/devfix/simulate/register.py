@@ -72,12 +72,11 @@ def _install_sparse(layout: str, functions: Mapping[str, NativeFunction]) -> Non
     keep(library)
     listed = f"{layout}{machine.torch_kind.like}"
     for full, function in functions.items():
-        operation = getattr(
-            getattr(torch.ops.aten, function.name, None), function.overload or "default", None
-        )
-        if listed not in function.dispatch or operation is None:
+        if listed not in function.dispatch:
             continue
-        if has_kernel(operation, f"{layout}CPU"):
+        packet = getattr(torch.ops.aten, function.name, None)
+        operation = getattr(packet, function.overload or "default", None)
+        if operation is not None and has_kernel(operation, f"{layout}CPU"):
             library.impl(full, make_sparse_kernel(operation, function, layout))
 
 
