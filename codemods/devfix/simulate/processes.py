@@ -7,6 +7,7 @@ a process that never imports torch pays nothing. Nothing here imports torch by i
 
 from __future__ import annotations
 
+import gc
 import importlib.abc
 import importlib.util
 import os
@@ -119,6 +120,7 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
             if self in sys.meta_path:  # libraries ask for the spec of torch without importing it
                 sys.meta_path.remove(self)
                 _begin(self.fail)
+                gc.freeze()  # torch's objects stay: to visit each of them at the end takes longer than short programs
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
