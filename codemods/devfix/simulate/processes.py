@@ -116,11 +116,19 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            execute(module)
-            if self in sys.meta_path:  # libraries ask for the spec of torch without importing it
+            if self not in sys.meta_path:  # libraries ask for the spec of torch without importing it
+                execute(module)
+                return
+            collects = gc.isenabled()
+            gc.disable()  # torch's objects stay: to visit each of them, again and again, takes a third of the time
+            try:
+                execute(module)
                 sys.meta_path.remove(self)
                 _begin(self.fail)
-                gc.freeze()  # torch's objects stay: to visit each of them at the end takes longer than short programs
+                gc.freeze()
+            finally:
+                if collects:
+                    gc.enable()
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
