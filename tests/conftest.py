@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import devfix as package
 import pytest
 from devfix.cli import main
 from ran import TESTS, Ran
@@ -21,16 +23,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Neither the kept results and journals nor the settings of whoever runs the tests count."""
+    """Neither the kept results and journals nor the settings of whoever runs the tests count, for pytest either."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        # The suites that tests run need neither, and each would take a second to import them.
+        patch.setenv("PYTEST_ADDOPTS", "-p no:pytest-lsp -p no:hypothesispytest")
         yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also the long form of soak and fuzz runs")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """devfix is compiled once: where Python writes no bytecode, each of a thousand processes would do so."""
+    if not hasattr(session.config, "workerinput"):
+        compileall.compile_dir(package.__path__[0], quiet=2)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

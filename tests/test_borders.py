@@ -40,13 +40,27 @@ def tree(module: str) -> ast.Module:
     return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(module)))
+
+
 def within(module: str, homes: tuple[str, ...]) -> bool:
     return any(module == home or (home.endswith("/") and module.startswith(home)) for home in homes)
 
 
-def imports(module: str) -> Iterator[tuple[str, ast.stmt]]:
+def outside(*homes: str) -> Iterator[str]:
+    return (module for module in MODULES if not within(module, homes))
+
+
+@cache
+def imports(module: str) -> tuple[tuple[str, ast.stmt], ...]:
     """Every import of a module, wherever it stands, by its full name."""
-    for node in ast.walk(tree(module)):
+    return tuple(_imports(module))
+
+
+def _imports(module: str) -> Iterator[tuple[str, ast.stmt]]:
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node
@@ -56,9 +70,14 @@ def imports(module: str) -> Iterator[tuple[str, ast.stmt]]:
                 yield f"{node.module}.{alias.name}", node
 
 
-def calls(module: str) -> Iterator[tuple[str, ast.Call]]:
+@cache
+def calls(module: str) -> tuple[tuple[str, ast.Call], ...]:
     """Every call, by how the function is written: `open`, `os.open`, `*.write_text`."""
-    for node in ast.walk(tree(module)):
+    return tuple(_calls(module))
+
+
+def _calls(module: str) -> Iterator[tuple[str, ast.Call]]:
+    for node in nodes(module):
         if isinstance(node, ast.Call):
             function = node.func
             if isinstance(function, ast.Name):
@@ -75,13 +94,13 @@ def where(module: str, node: ast.stmt | ast.expr | ast.ExceptHandler) -> str:
 # --- imports -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_torch_is_imported_where_programs_run_and_nowhere_else(module: str) -> None:
-    for name, node in imports(module):
-        if name.partition(".")[0] in ("torch", "torchgen", "numpy"):
-            assert within(module, ("simulate/",)), where(module, node)
-        if name.startswith("devfix.simulate"):
-            assert within(module, RUNS_TORCH), where(module, node)
+def test_torch_is_imported_where_programs_run_and_nowhere_else() -> None:
+    for module in MODULES:
+        for name, node in imports(module):
+            if name.partition(".")[0] in ("torch", "torchgen", "numpy"):
+                assert within(module, ("simulate/",)), where(module, node)
+            if name.startswith("devfix.simulate"):
+                assert within(module, RUNS_TORCH), where(module, node)
 
 
 @pytest.mark.parametrize(
@@ -151,53 +170,54 @@ _FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes", "unlink
 _DEVNULL = "os.devnull"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_files_are_read_and_written_by_documents_only(module: str) -> None:
-    if within(module, ("documents/", "migrate/folders.py", *RUNS_TORCH)):
-        return
-    for name, node in calls(module):
-        file = name in _FILES or name.startswith("shutil.")
-        base, _, method_name = name.rpartition(".")
-        method = method_name in _FILE_METHODS and base not in ("", "os")
-        if (file or method) and _DEVNULL not in ast.unparse(node):
-            pytest.fail(f"{where(module, node)}: {ast.unparse(node)}")
+def test_files_are_read_and_written_by_documents_only() -> None:
+    for module in outside("documents/", "migrate/folders.py", *RUNS_TORCH):
+        for name, node in calls(module):
+            file = name in _FILES or name.startswith("shutil.")
+            base, _, method_name = name.rpartition(".")
+            method = method_name in _FILE_METHODS and base not in ("", "os")
+            if (file or method) and _DEVNULL not in ast.unparse(node):
+                pytest.fail(f"{where(module, node)}: {ast.unparse(node)}")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_only_the_command_line_prints(module: str) -> None:
-    if within(module, ("cli.py", "__main__.py", "commands/", "review/", *RUNS_TORCH)):
-        return
-    for name, node in calls(module):
-        assert name not in ("print", "click.echo", "click.secho"), where(module, node)
-    for node in ast.walk(tree(module)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys":
-            assert node.attr not in ("stdout", "stderr", "stdin"), where(module, node)
+def test_only_the_command_line_prints() -> None:
+    for module in outside("cli.py", "__main__.py", "commands/", "review/", *RUNS_TORCH):
+        for name, call in calls(module):
+            assert name not in ("print", "click.echo", "click.secho"), where(module, call)
+        for node in nodes(module):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "sys"
+            ):
+                assert node.attr not in ("stdout", "stderr", "stdin"), where(module, node)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_git_is_run_in_two_places(module: str) -> None:
+def test_git_is_run_in_two_places() -> None:
     """That for trees of anybody's, and that for the bare repositories of `migrate`."""
-    for node in ast.walk(tree(module)):
-        if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "'git'":
-            assert module in ("documents/git.py", "migrate/git.py"), where(module, node)
+    for module in outside("documents/git.py", "migrate/git.py"):
+        for node in nodes(module):
+            if isinstance(node, ast.List) and node.elts and isinstance(node.elts[0], ast.Constant):
+                assert node.elts[0].value != "git", where(module, node)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_analysed_code_is_never_run(module: str) -> None:
-    if within(module, (*RUNS_TORCH, "own/loading.py")):  # codemods of the user's, which are no analysed code
-        return
-    for name, node in calls(module):
-        assert name not in ("exec", "eval", "compile", "__import__", "runpy.run_path"), where(module, node)
-        if name == "importlib.import_module":
-            homes = (
-                "commands/__init__.py",
-                "commands/check.py",
-                "codemod.py",
-                "config.py",
-                "migrate/sources.py",
-                "own/tree.py",
+def test_analysed_code_is_never_run() -> None:
+    homes = (
+        "commands/__init__.py",
+        "commands/check.py",
+        "codemod.py",
+        "config.py",
+        "migrate/sources.py",
+        "own/tree.py",
+    )
+    for module in outside(
+        *RUNS_TORCH, "own/loading.py"
+    ):  # codemods of the user's, which are no analysed code
+        for name, node in calls(module):
+            assert name not in ("exec", "eval", "compile", "__import__", "runpy.run_path"), where(
+                module, node
             )
-            assert module in homes, where(module, node)
+            assert name != "importlib.import_module" or module in homes, where(module, node)
 
 
 def test_every_exception_is_caught_in_few_places() -> None:
@@ -207,10 +227,8 @@ def test_every_exception_is_caught_in_few_places() -> None:
     raises again catches nothing.)
     """
     found = []
-    for module in MODULES:
-        if within(module, (*RUNS_TORCH, "own/crashes.py")):
-            continue
-        for node in ast.walk(tree(module)):
+    for module in outside(*RUNS_TORCH, "own/crashes.py"):
+        for node in nodes(module):
             if isinstance(node, ast.ExceptHandler):
                 caught = ast.unparse(node.type) if node.type is not None else "everything"
                 again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
@@ -222,10 +240,9 @@ def test_every_exception_is_caught_in_few_places() -> None:
 # --- size and shape --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_module_is_long(module: str) -> None:
-    lines = len((PACKAGE / module).read_text(encoding="utf-8").splitlines())
-    assert lines <= LINES, f"{lines} lines"
+def test_no_module_is_long() -> None:
+    lines = {module: len((PACKAGE / module).read_text(encoding="utf-8").splitlines()) for module in MODULES}
+    assert not {module: many for module, many in lines.items() if many > LINES}
 
 
 @pytest.mark.parametrize("module", ["findings.py", "report.py", "config.py", "codemod.py", "discover.py"])
@@ -247,9 +264,8 @@ def test_nothing_can_be_imported_from_the_repository_root() -> None:
     assert not list(ROOT.glob("*.py"))
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_module_says_what_it_is_for(module: str) -> None:
-    assert ast.get_docstring(tree(module))
+def test_every_module_says_what_it_is_for() -> None:
+    assert not [module for module in MODULES if not ast.get_docstring(tree(module))]
 
 
 # --- codemods ------------------------------------------------------------------------------------

@@ -84,11 +84,12 @@ def test_the_steps_of_the_action(tmp_path: Path) -> None:
     }
     install, check = steps["Install devfix"], steps["Check"]
     assert install["env"] == {"HERE": "${{ github.action_path }}"}
-    (tmp_path / "a.py").write_text(BUG)
-    (tmp_path / "pip.py").write_text("raise SystemExit('the repository that is checked was run')")
-    (tmp_path / "other").write_text("mine")
-    (tmp_path / "devfix.sarif").symlink_to("other")
-    here = tmp_path / "installed"
+    repository, here = tmp_path / "repository", tmp_path / "installed"
+    repository.mkdir()
+    (repository / "a.py").write_text(BUG)
+    (repository / "pip.py").write_text("raise SystemExit('the repository that is checked was run')")
+    (repository / "other").write_text("mine")
+    (repository / "devfix.sarif").symlink_to("other")
     environment = {
         **os.environ,
         "PATH": os.pathsep.join([str(here / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -107,13 +108,13 @@ def test_the_steps_of_the_action(tmp_path: Path) -> None:
     for step in (install, check):
         command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+            command, cwd=repository, env=environment, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert (here / "devfix" / "cli.py").read_bytes() == (ROOT / "codemods" / "devfix" / "cli.py").read_bytes()
     assert (tmp_path / "output").read_text() == "findings=true\n"
-    assert (tmp_path / "other").read_text() == "mine"
-    (result,) = json.loads((tmp_path / "devfix.sarif").read_text())["runs"][0]["results"]
+    assert (repository / "other").read_text() == "mine"
+    (result,) = json.loads((repository / "devfix.sarif").read_text())["runs"][0]["results"]
     assert result["ruleId"] == "reorder-to"
 
 

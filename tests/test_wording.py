@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,12 @@ def said(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@cache
+def texts() -> list[tuple[str, str]]:
+    return list(_texts())
+
+
+def _texts() -> Iterator[tuple[str, str]]:
     for page in pages():
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
             yield f"{page.relative_to(ROOT)}:{number}", line
@@ -43,18 +49,15 @@ def texts() -> Iterator[tuple[str, str]]:
             yield f"{path.relative_to(ROOT)}:{number}", line
 
 
-TEXTS = list(texts())
-
-
 @pytest.mark.parametrize(("phrase", "better"), BANNED, ids=[phrase for phrase, _ in BANNED])
 def test_nothing_says(phrase: str, better: str) -> None:
     pattern = re.compile(phrase.replace(" ", r"\s+"), re.IGNORECASE)
-    found = [f"{where}: {pattern.search(text)[0]!r}" for where, text in TEXTS if pattern.search(text)]  # type: ignore[index]
+    found = [f"{where}: {pattern.search(text)[0]!r}" for where, text in texts() if pattern.search(text)]  # type: ignore[index]
     assert not found, f"write {better!r}:\n" + "\n".join(found)
 
 
 def test_what_is_looked_at() -> None:
     """Pages, strings of f-strings, help and the descriptions of codemods; none of it is empty."""
-    everything = "\n".join(text for _, text in TEXTS)
+    everything = "\n".join(text for _, text in texts())
     for known in ("# Python API", "is called without `", "List device bugs", "## Why is this bad?"):
         assert known in everything

@@ -8,6 +8,13 @@ import devfix
 import pytest
 from engine.programs import HEAD, marked
 
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs belong to no project: not to devfix's own, of which every file would be looked at."""
+    monkeypatch.chdir(tmp_path)
+
+
 PLACED = """
         class Model(nn.Module):
             def __init__(self, device):

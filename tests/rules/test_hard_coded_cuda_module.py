@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from applying import findings
 from devfix.config import ConfigError
 from devfix.repair.literals import module_name
 from devfix.rules.hard_coded_cuda import HardCodedCuda
+from ran import Ran
 
 TRAIN = """\
 import torch
@@ -47,23 +49,17 @@ def make():
 CONSTANT = 'import torch\n\nDEVICE = "cuda"\n\n\ndef f(rows):\n    return torch.tensor(rows).to(DEVICE)\n'
 
 
-def devfix(folder: Path, command: str, *options: str, module: str = "pkg/device.py") -> str:
-    arguments = [
-        "--codemod",
-        "hard-coded-cuda",
-        "--option",
-        f"hard-coded-cuda.module={module}",
-        *options,
-        ".",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "devfix", command, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout + done.stderr
+Devfix = Callable[..., str]
+
+
+@pytest.fixture
+def devfix(called: Callable[..., Ran]) -> Devfix:
+    def run(folder: Path, command: str, *options: str) -> str:
+        chosen = ("--codemod", "hard-coded-cuda", "--option", "hard-coded-cuda.module=pkg/device.py")
+        ran = called(command, *chosen, *options, ".", cwd=folder)
+        return ran.text + ran.err
+
+    return run
 
 
 @pytest.fixture
@@ -75,7 +71,7 @@ def program(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_one_module_is_written_and_imported(program: Path) -> None:
+def test_one_module_is_written_and_imported(program: Path, devfix: Devfix) -> None:
     devfix(program, "apply", "--unsafe")
     owner = (program / "pkg" / "device.py").read_text()
     assert 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")' in owner
@@ -88,7 +84,7 @@ def test_one_module_is_written_and_imported(program: Path) -> None:
     assert "from pkg.device import device as DEVICE\n" in constant and '"cuda"' not in constant
 
 
-def test_the_program_runs_afterwards(program: Path) -> None:
+def test_the_program_runs_afterwards(program: Path, devfix: Devfix) -> None:
     devfix(program, "apply", "--unsafe")
     run = subprocess.run(
         [sys.executable, "train.py"], cwd=program, capture_output=True, text=True, check=False
@@ -96,7 +92,7 @@ def test_the_program_runs_afterwards(program: Path) -> None:
     assert run.stdout == "(2, 2)\n", run.stderr
 
 
-def test_nothing_is_left_and_a_new_file_joins(program: Path) -> None:
+def test_nothing_is_left_and_a_new_file_joins(program: Path, devfix: Devfix) -> None:
     devfix(program, "apply", "--unsafe")
     before = {path: path.read_bytes() for path in program.rglob("*.py")}
     devfix(program, "apply", "--unsafe")
@@ -110,12 +106,12 @@ def test_nothing_is_left_and_a_new_file_joins(program: Path) -> None:
     assert (program / "pkg" / "device.py").read_bytes() == before[program / "pkg" / "device.py"]
 
 
-def test_any_accelerator(program: Path) -> None:
+def test_any_accelerator(program: Path, devfix: Devfix) -> None:
     devfix(program, "apply", "--unsafe", "--option", "hard-coded-cuda.declare=accelerator")
     assert "torch.accelerator.current_accelerator()" in (program / "pkg" / "device.py").read_text()
 
 
-def test_a_module_without_a_device_is_left_alone(program: Path) -> None:
+def test_a_module_without_a_device_is_left_alone(program: Path, devfix: Devfix) -> None:
     (program / "pkg" / "device.py").write_text("import torch\n\ngpu = 'cuda'\n")
     before = (program / "train.py").read_bytes()
     devfix(program, "apply", "--unsafe")
@@ -141,7 +137,9 @@ def test_a_module_without_a_device_is_left_alone(program: Path) -> None:
         ("# nothing", True),
     ],
 )
-def test_the_accelerator_only_where_torch_may_have_it(program: Path, asked: str, is_written: bool) -> None:
+def test_the_accelerator_only_where_torch_may_have_it(
+    program: Path, devfix: Devfix, asked: str, is_written: bool
+) -> None:
     (program / "pyproject.toml").touch()
     (program / "requirements.txt").write_text(f"numpy\n{asked}\n")
     option = ("--option", "hard-coded-cuda.declare=accelerator")
@@ -151,7 +149,7 @@ def test_the_accelerator_only_where_torch_may_have_it(program: Path, asked: str,
     assert (program / "pkg" / "device.py").exists() is is_written
 
 
-def test_a_device_that_is_the_accelerator_is_the_files_own(program: Path) -> None:
+def test_a_device_that_is_the_accelerator_is_the_files_own(program: Path, devfix: Devfix) -> None:
     chosen = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
     accelerator = (
         "torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device('cpu')"
@@ -164,7 +162,7 @@ def test_a_device_that_is_the_accelerator_is_the_files_own(program: Path) -> Non
     assert "from pkg.device import device" in net and "accelerator" not in net and "x.to(device)" in net
 
 
-def test_nothing_is_written_without_leave(program: Path) -> None:
+def test_nothing_is_written_without_leave(program: Path, devfix: Devfix) -> None:
     devfix(program, "apply")
     assert not (program / "pkg" / "device.py").exists()
     assert (program / "train.py").read_text() == TRAIN

@@ -51,11 +51,12 @@ print(net(x))
 
 def test_a_device_error_comes_at_tracing(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(MIXED)
-    ended = ran(tmp_path / "program.py")
-    assert ended.code == 1 and not ended.unchecked and "Tensor device mismatch" in ended.output
     command = [sys.executable, "-m", "devfix", "run", "program.py"]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300).stderr
-    assert "this is a device error, raised on cuda (simulated)" in told
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    if "cannot simulate devices" in done.stderr:
+        pytest.skip(done.stderr)
+    traceback, told = done.stderr.split("devfix: this is a device error, raised on cuda (simulated)\n")
+    assert done.returncode == 1 and "Tensor device mismatch" in traceback
     assert "apply --codemod move-inputs program.py" in told
 
 

@@ -225,7 +225,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         timeout=300,
     )
     if "cannot simulate devices" in done.stdout + done.stderr:

@@ -57,7 +57,7 @@ def ended(folder: Path, *arguments: str) -> tuple[str, int]:
         cwd=folder,
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         timeout=300,
     )
     if "cannot simulate devices" in done.stdout + done.stderr:

@@ -6,6 +6,7 @@ Only called when devices differ. Most checks are torch's own code, run on the si
 
 from __future__ import annotations
 
+import functools
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -28,8 +29,12 @@ def tensors(value: Any) -> Iterator[Any]:
                 yield item
 
 
+@functools.cache
 def has_old_wording() -> bool:
-    """Which wording of the generated check is in this libtorch? Read from the binary (adaption.cpp)."""
+    """Which wording of the generated check is in this libtorch? Read from the binary (adaption.cpp).
+
+    It has hundreds of megabytes: only asked once there is an error.
+    """
     library = Path(torch.__path__[0]) / "lib" / "libtorch_cpu.so"
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b", different from other tensors on ") < 0
@@ -37,7 +42,7 @@ def has_old_wording() -> bool:
 
 def wrapper_error(argument: str, device: Any, common: Any, method: str) -> RuntimeError:
     """The error of the generated check in RegisterCUDA.cpp."""
-    if machine.old_wording:
+    if has_old_wording():
         return RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {common} and "
             f"{device}! (when checking argument for argument {argument} in method {method})"

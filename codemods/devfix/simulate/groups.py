@@ -52,7 +52,7 @@ _NCCL_TYPES = frozenset(
         *("complex64", "complex128"),
     )
 )
-_of_nccl: set[str] = set()  # names of groups that believe to be NCCL's
+_of_nccl: dict[str, bool] = {}  # names of groups that have NCCL for CUDA: do they have nothing else?
 _shadows: dict[str, Any] = {}  # name of a group -> its shadow, boxed
 
 
@@ -231,10 +231,14 @@ def _install_backends(dist: Any) -> None:
                 named["device_id"] = None  # connects at once, which gloo cannot
             group = function(*given, **named)
             made = group if isinstance(group, dist.ProcessGroup) else c10d._get_default_group()
-            inherits = backend is None and function.__name__ == "new_group"
-            if str(backend) == "nccl" or (inherits and c10d._get_default_group().group_name in _of_nccl):
-                if group is None or isinstance(group, dist.ProcessGroup):  # this process is in it
-                    _of_nccl.add(made.group_name)
+            if backend is None and function.__name__ == "new_group":
+                only = _of_nccl.get(c10d._get_default_group().group_name)
+            else:
+                only = str(backend) == "nccl" if backend is None or "nccl" in str(backend) else None
+            if only is not None and (
+                group is None or isinstance(group, dist.ProcessGroup)
+            ):  # it is in the group
+                _of_nccl[made.group_name] = only
             return group
 
         return inner
@@ -248,7 +252,7 @@ def _install_backends(dist: Any) -> None:
 
     def get_backend(group: Any = None) -> Any:
         found = group if group is not None else c10d._get_default_group()
-        return "nccl" if getattr(found, "group_name", None) in _of_nccl else original_backend(group)
+        return "nccl" if _of_nccl.get(getattr(found, "group_name", "")) else original_backend(group)
 
     def destroy_process_group(group: Any = None) -> None:
         _shadows.clear()

@@ -8,7 +8,7 @@ registers for the CUDA dispatch key gets a kernel from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -84,7 +84,8 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
     full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
     view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     if full not in _VIEWS and not view:
-        return natively(_Kernel(operation, function, full).run, operation)
+        made = cache(lambda: _Kernel(operation, function, full))  # of a thousand, a program needs a few
+        return natively(lambda *arguments, **named: made().run(*arguments, **named), operation)
     if not has_kernel(operation, "CPU"):
         return None
     run = operation._op_dk

@@ -66,7 +66,6 @@ class Machine:
     torch_kind: Kind = KINDS["cuda"]
     here: Callable[[Any], bool] = attrgetter("is_cuda")  # is a tensor on one of them?
     bad_fork: bool = False  # in a child that was forked after CUDA was there
-    old_wording: bool = False  # of libtorch's device check
     sync_debug: int = 0  # torch.cuda.set_sync_debug_mode: 1 warn, 2 error
     default_generators: list[Any] = field(default_factory=list)  # one cuda generator per device
     generators: dict[int, Numbers] = field(default_factory=dict)  # by GeneratorImpl* of a cuda generator

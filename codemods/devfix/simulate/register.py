@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from devfix.simulate import lacking, mps, native_functions, others, recurrent
-from devfix.simulate.device_checks import has_old_wording
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
 from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel, natively
@@ -20,7 +19,6 @@ from devfix.simulate.vtable import keep
 
 def install() -> tuple[str, ...]:
     """Register everything; gives the operations that CUDA has and the simulated devices lack."""
-    machine.old_wording = has_old_wording()
     for index in range(machine.devices):
         machine.default_generators.append(Generator(machine.device(index)))
     library = torch.library.Library("aten", "IMPL", machine.key)
@@ -74,12 +72,11 @@ def _install_sparse(layout: str, functions: Mapping[str, NativeFunction]) -> Non
     keep(library)
     listed = f"{layout}{machine.torch_kind.like}"
     for full, function in functions.items():
-        operation = getattr(
-            getattr(torch.ops.aten, function.name, None), function.overload or "default", None
-        )
-        if listed not in function.dispatch or operation is None:
+        if listed not in function.dispatch:
             continue
-        if has_kernel(operation, f"{layout}CPU"):
+        packet = getattr(torch.ops.aten, function.name, None)
+        operation = getattr(packet, function.overload or "default", None)
+        if operation is not None and has_kernel(operation, f"{layout}CPU"):
             library.impl(full, make_sparse_kernel(operation, function, layout))
 
 
