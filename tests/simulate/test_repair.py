@@ -393,7 +393,7 @@ def test_files_that_the_program_writes_are_compared(folder: Path) -> None:
     done = repair(folder, program, "--compare", "out.pt", "--patch", "fix.patch")
     assert done.returncode == 0, done.stderr
     assert "on the CPU: it runs and prints and writes 4 numbers" in done.stderr
-    done = repair(folder, program, "--compare", "out.txt")
+    done = repair(folder, program, "--compare", "out.pt", "--compare", "out.txt")
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.endswith("nothing is written: it prints or writes other numbers than on the CPU\n")
     done = repair(folder, program, "--compare", "none.txt")
