@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import atheris
 
 with atheris.instrument_imports(
-    include=["devfix.documents", "devfix.rewrite", "devfix.suppress", "devfix.place"]
+    include=["devfix.documents", "devfix.rewrite", "devfix.pipeline.suppress", "devfix.reports.place"]
 ):
     from devfix.documents import DocumentError, document_of
     from devfix.documents.yaml import YamlError, compose

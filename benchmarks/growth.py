@@ -17,11 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from devfix.around import Around
 from devfix.codemod import registry
-from devfix.parallel import no_gc
-from devfix.report import FileResult
-from devfix.work import Task
+from devfix.pipeline.around import Around
+from devfix.pipeline.parallel import no_gc
+from devfix.pipeline.work import Task
+from devfix.reports.report import FileResult
 from speeds.families import FAMILIES, Family, Files
 
 SIZES = (1, 2, 4, 8)

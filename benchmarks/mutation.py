@@ -31,13 +31,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from devfix.codemod import Codemod, registry
-from devfix.discover import discover
 from devfix.documents import Document, DocumentError
 from devfix.findings import Safety
-from devfix.report import FileResult, Place, PlacedFinding
-from devfix.runner import process
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import process
+from devfix.reports.report import FileResult, Place, PlacedFinding
 from devfix.smoke import Runner, same_numbers
-from devfix.source import Source
+from devfix.text.source import Source
 from mutations import moves, others
 from mutations.alike import alike
 from mutations.edits import Mutant

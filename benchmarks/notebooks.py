@@ -36,11 +36,11 @@ from devfix.codemod import registry
 from devfix.documents import DocumentError
 from devfix.documents.notebook import Notebook
 from devfix.findings import Safety
-from devfix.placing import dotted
-from devfix.report import FileResult
+from devfix.pipeline.work import Task
+from devfix.reports.report import FileResult
 from devfix.review.patch import file_patch
-from devfix.source import Source
-from devfix.work import Task
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 from mutations import moves
 from mutations.edits import module_names, move_statement
 

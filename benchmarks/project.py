@@ -21,7 +21,7 @@ from devfix.documents import Document, DocumentError
 from devfix.flow import analyse
 from devfix.flow.outside import Outside
 from devfix.project import Projects
-from devfix.source import Source
+from devfix.text.source import Source
 
 ROUND = 256  # files between two collections of garbage
 

@@ -41,11 +41,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from devfix.observed import At, Seen
 from devfix.repair.comparing import Reference
+from devfix.reports.observed import At, Seen
 from devfix.simulate.supervise import Ended
 from devfix.simulate.trial import Copies, command
-from devfix.source import Source
+from devfix.text.source import Source
 from mutation import MAKERS, RAISES_ANYWHERE
 from mutations.edits import Mutant
 

@@ -27,7 +27,7 @@ from devfix.engine import File
 from devfix.engine.analysis import Analysis
 from devfix.engine.places import LITERAL, Place
 from devfix.smoke import Runner
-from devfix.source import Source
+from devfix.text.source import Source
 from generated import cases
 from proof.simulated import MAIN, Program, Seen, run
 

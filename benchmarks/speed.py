@@ -34,7 +34,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from devfix.discover import discover
+from devfix.pipeline.discover import discover
 from speeds.measuring import Contender, aim, measure, table
 from speeds.monorepo import write
 from speeds.peers import Peers, add_options

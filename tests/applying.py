@@ -9,7 +9,7 @@ from devfix.codemod import Codemod
 from devfix.findings import Finding, Safety
 from devfix.flow import analyse
 from devfix.rewrite import apply, text_edits, verify
-from devfix.source import Source
+from devfix.text.source import Source
 
 
 def findings(codemod: Codemod, text: str) -> list[Finding]:

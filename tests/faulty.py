@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from devfix.codemod import Codemod, Example
-from devfix.discover import discover
 from devfix.documents import journal, state
 from devfix.findings import Elsewhere, Finding, ReplaceExpression, Safety
 from devfix.flow import Flow
-from devfix.report import Report
-from devfix.runner import run
-from devfix.source import Source
-from devfix.writing import write
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.pipeline.writing import write
+from devfix.reports.report import Report
+from devfix.text.source import Source
 
 SECONDS = 600.0  # for one process; more is a hang, however slow the machine is
 HERE = Path(__file__)

@@ -18,8 +18,8 @@ from itertools import pairwise
 from devfix.codemod import registry
 from devfix.documents import document_of
 from devfix.findings import Safety
-from devfix.report import FileResult
-from devfix.trouble import BUG
+from devfix.pipeline.trouble import BUG
+from devfix.reports.report import FileResult
 from planting import plant
 
 DEFAULTS = tuple(codemod() for codemod in registry().values() if codemod.default)
@@ -367,7 +367,7 @@ def holds(path: str, data: bytes, level: Safety = Safety.UNSAFE) -> str:
 
 
 def treated(path: str, data: bytes, level: Safety) -> FileResult:
-    from devfix.work import Task
+    from devfix.pipeline.work import Task
 
     return Task(DEFAULTS, level).data(path, data)
 

@@ -369,7 +369,7 @@ def test_code_of_the_working_directory_is_never_imported(project: Path) -> None:
 
 
 def test_own_bug_does_not_look_like_findings(project: Path) -> None:
-    code = "import stubs, devfix.runner\ndel devfix.runner.run\nimport sys; sys.exit(stubs.stub_cli())"
+    code = "import stubs, sys\nfrom devfix.pipeline import runner\ndel runner.run\nsys.exit(stubs.stub_cli())"
     done = subprocess.run(
         [PYTHON, "-c", code, "check", "."],
         cwd=project,
@@ -418,7 +418,7 @@ def test_help_imports_little() -> None:
         "import sys; sys.argv = ['devfix', '--help']\n"
         "from devfix.cli import main\n"
         "main()\n"
-        "print(sorted({'libcst', 'torch', 'rich', 'pebble', 'devfix.runner'} & set(sys.modules)))\n"
+        "print(sorted({'libcst', 'torch', 'rich', 'pebble', 'devfix.pipeline.runner'} & set(sys.modules)))\n"
     )
     done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True)
     assert done.stdout.endswith("[]\n"), done.stdout + done.stderr

@@ -9,8 +9,8 @@ from devfix.codemod import Codemod, Example, registry
 from devfix.config import make
 from devfix.documents import Document
 from devfix.findings import Safety
-from devfix.report import FileResult
-from devfix.runner import process
+from devfix.pipeline.runner import process
+from devfix.reports.report import FileResult
 from devfix.smoke import check_example, numbers, run_program
 
 

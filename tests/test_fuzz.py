@@ -86,7 +86,7 @@ def test_any_syntax(data: st.DataObject) -> None:
 
 def test_the_properties_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewriter that loses a comment, or changes a line that no fix names, is noticed."""
-    from devfix.work import Work
+    from devfix.pipeline.work import Work
 
     text = (
         "import torch\nmodel = torch.nn.Linear(1, 1)\nmodel.to('cuda')\nmodel.a = torch.nn.Linear(1, 1)\n"

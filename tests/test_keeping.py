@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 from callers import ENGINE, MAIN
-from devfix import depends, parsed
-from devfix.around import Around
 from devfix.cli import main
 from devfix.codemod import registry
 from devfix.commands.running import Run
@@ -26,8 +24,11 @@ from devfix.findings import Safety
 from devfix.keeping import kept_results, results
 from devfix.keeping.data import Damaged, keepable, plain, result_of
 from devfix.keeping.results import Installed, Results
-from devfix.report import FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated
-from devfix.work import Task
+from devfix.pipeline import depends
+from devfix.pipeline.around import Around
+from devfix.pipeline.work import Task
+from devfix.reports.report import FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated
+from devfix.text import parsed
 
 SETTINGS = (
     'import torch\n\nDEVICE = torch.device("cuda")\n',

@@ -6,10 +6,10 @@ import ast
 import re
 
 import pytest
-from devfix import parsed as kept
 from devfix.inputs.siblings import _bound
 from devfix.project.importing import _IMPORT, statements_in
-from devfix.source import children, walk
+from devfix.text import parsed as kept
+from devfix.text.source import children, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -12,10 +12,10 @@ import pytest
 from devfix.documents import DocumentError, document_of
 from devfix.documents.notebook import Notebook
 from devfix.findings import Safety
-from devfix.report import FileResult
+from devfix.pipeline.runner import process
+from devfix.reports.report import FileResult
 from devfix.rules.move_inputs import MoveInputs
 from devfix.rules.reorder_to import ReorderTo
-from devfix.runner import process
 
 SETUP = """\
 %matplotlib inline

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from devfix.report import FileResult, Report
+from devfix.reports.report import FileResult, Report
 from devfix.review import patch
 from ran import Ran
 

@@ -22,7 +22,7 @@ from devfix.codemod import registry
 from devfix.documents import Document
 from devfix.explain import safeties, title
 from devfix.findings import Safety
-from devfix.runner import process
+from devfix.pipeline.runner import process
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from devfix.codemod import registry, wanting
-from devfix.source import Source, children
+from devfix.text.source import Source, children
 
 CODEMODS = tuple(kind() for kind in registry().values())
 HERE = Path(__file__).parent

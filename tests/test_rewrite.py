@@ -25,7 +25,7 @@ from devfix.findings import (
     WrapStatement,
 )
 from devfix.rewrite import CannotRewrite, apply, merge, select, text_edits, verify
-from devfix.source import Source
+from devfix.text.source import Source
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from devfix.around import Around
 from devfix.codemod import registry
-from devfix.discover import discover
-from devfix.runner import run
+from devfix.pipeline.around import Around
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from devfix.cli import main
-from devfix.discover import discover
 from devfix.documents import state
 from devfix.documents.journal import KEPT
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.pipeline.writing import write
 from devfix.rules.reorder_to import ReorderTo
-from devfix.runner import run
-from devfix.writing import write
 
 BUG = """\
 import torch

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from devfix.discover import discover
 from devfix.findings import Safety
-from devfix.report import PlacedFinding, Report
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.reports.report import PlacedFinding, Report
 from devfix.rules.list_in_modules import ListInModules
-from devfix.runner import run
 
 TOOLKIT = {
     "pyproject.toml": "",

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from devfix.findings import Span
-from devfix.placing import dotted
-from devfix.source import Source
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 
 Edit = tuple[Span, str]  # what to replace, by what; of characters
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from devfix.placing import dotted
-from devfix.source import Source
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 
 from mutations.edits import (
     Edit,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from devfix.engine.evidence import is_handed_name
 from devfix.engine.files import Class, File
 from devfix.models.torch_api import FACTORIES
-from devfix.placing import dotted
-from devfix.source import Source
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 
 from mutations.edits import Mutant, mutant, own_calls, without_keyword
 

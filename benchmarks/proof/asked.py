@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from devfix.around import Around
 from devfix.checkers import inputs, mismatches, surgeries
 from devfix.codemod import registry
 from devfix.engine import File, analyse
 from devfix.engine.analysis import Analysis
 from devfix.engine.files import Resolver
 from devfix.findings import Finding
-from devfix.report import PlacedFinding
-from devfix.runner import process_file
-from devfix.source import Source
+from devfix.pipeline.around import Around
+from devfix.pipeline.runner import process_file
+from devfix.reports.report import PlacedFinding
+from devfix.text.source import Source
 
 from proof.simulated import MAIN, Program
 

@@ -47,7 +47,7 @@ from devfix.flow.values import UNKNOWN, Kind, Place, Value, Where
 from devfix.own.asking import Fact, Mismatch, facts, mismatches, scripts
 from devfix.own.text_codemod import NewText, TextCodemod
 from devfix.recipes.recipe import Recipe
-from devfix.source import Source
+from devfix.text.source import Source
 
 __all__ = [
     "UNKNOWN",

@@ -20,7 +20,7 @@ import click
 from devfix import __version__, commands
 from devfix.commands.helping import CANNOT, Group, color_of_environment
 from devfix.commands.running import complain
-from devfix.signals import exit_code, handled
+from devfix.pipeline.signals import exit_code, handled
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ from devfix.results import Checked, DevfixError, Finding, Fixed, FixedFile, Prob
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
     from devfix.config import Config
-    from devfix.report import Report
+    from devfix.reports.report import Report
 
 __all__ = ["Checked", "DevfixError", "Finding", "Fixed", "FixedFile", "Problem", "Safety", "check", "fix"]
 
@@ -95,7 +95,7 @@ def fix(
     asked = _Asked(source, filename, codemods, options or {}, recipe, settings, jobs, unsafe, cache, progress)
     report = _run(paths, asked, repair=True)
     if write:
-        from devfix.writing import write as write_out
+        from devfix.pipeline.writing import write as write_out
 
         report = write_out(report, os.getcwd())
     from devfix.review.patch import patch
@@ -136,12 +136,13 @@ class _Asked:
 
 
 def _run(paths: Sequence[Path], asked: _Asked, *, repair: bool) -> Report:
-    from devfix import config, runner
-    from devfix.around import Around
-    from devfix.discover import discover
-    from devfix.globs import Globs
+    from devfix import config
     from devfix.keeping import kept_results
     from devfix.own.command_line import with_broken
+    from devfix.pipeline import runner
+    from devfix.pipeline.around import Around
+    from devfix.pipeline.discover import discover
+    from devfix.text.globs import Globs
 
     source, filename, unsafe = asked.source, asked.filename, asked.unsafe
     if bool(paths) == (source is not None):

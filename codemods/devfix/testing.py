@@ -33,8 +33,8 @@ from devfix.codemod import Codemod, Example
 from devfix.config import ConfigError, make
 from devfix.documents import Document
 from devfix.findings import Safety
-from devfix.report import FileResult
-from devfix.runner import process
+from devfix.pipeline.runner import process
+from devfix.reports.report import FileResult
 
 __all__ = ["LAYOUTS", "CodemodTests", "check", "properties"]
 

@@ -16,7 +16,7 @@ from devfix.engine.analysis import Analysis
 from devfix.findings import Finding
 from devfix.rules.lengths_on_cpu import LengthsOnCpu
 from devfix.rules.numpy_of_device import NumpyOfDevice
-from devfix.source import Source
+from devfix.text.source import Source
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 

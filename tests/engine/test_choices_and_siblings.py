@@ -15,7 +15,7 @@ from devfix.rules.hard_coded_cuda import HardCodedCuda
 from devfix.rules.move_inputs import MoveInputs
 from devfix.rules.normalize_device_type import NormalizeDeviceType
 from devfix.rules.numpy_of_device import NumpyOfDevice
-from devfix.source import Source
+from devfix.text.source import Source
 from programs import marked
 
 HEAD = """\

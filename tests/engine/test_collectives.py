@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 from devfix.checkers.mismatches import CODEMODS, findings
 from devfix.engine import analyse
-from devfix.source import Source
+from devfix.text.source import Source
 
 HEAD = "import os\nimport torch\nfrom torch import nn\nimport torch.distributed as dist\n"
 

@@ -6,7 +6,7 @@ import pytest
 from devfix.checkers.besides import besides
 from devfix.flow import analyse
 from devfix.rules.hard_coded_cuda import HardCodedCuda
-from devfix.source import Source
+from devfix.text.source import Source
 from programs import marked, spoken
 
 HEAD = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from devfix.layered import Layered
+from devfix.engine.layered import Layered
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -7,7 +7,7 @@ from devfix.checkers import inputs
 from devfix.checkers.mismatches import CODEMODS, findings
 from devfix.engine import File, analyse
 from devfix.rewrite import apply, text_edits
-from devfix.source import Source
+from devfix.text.source import Source
 
 HEAD = """\
 import torch

@@ -169,7 +169,7 @@ def test_what_a_program_is_given() -> None:
 
 def test_what_a_power_cut_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal is on disk before the first file is replaced, each new file before it takes its name."""
-    from devfix.writing import write
+    from devfix.pipeline.writing import write
 
     tree(tmp_path, 1, 1)
     report = analysed(tmp_path)
@@ -270,7 +270,7 @@ def _then(write_beside: Callable[..., str], victim: Path) -> Callable[..., str]:
 
 
 def test_without_a_journal_no_fix_over_several_files(tmp_path: Path) -> None:
-    from devfix.writing import write
+    from devfix.pipeline.writing import write
 
     files = tree(tmp_path, 1, 1)
     home = Path(state.place(str(tmp_path)))
@@ -367,7 +367,7 @@ def _gone(group: int) -> None:
 
 def test_a_signal_that_python_swallows_counts_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     """What is raised in a callback of Python's own ends there; so it is raised once more."""
-    from devfix.signals import handled, held
+    from devfix.pipeline.signals import handled, held
 
     class Callback:
         def __del__(self) -> None:
@@ -385,7 +385,7 @@ def test_a_signal_that_python_swallows_counts_all_the_same(capsys: pytest.Captur
 
 def test_ignored_signals_stay_ignored(folder: Path) -> None:
     """nohup and a shell's background jobs have asked for that."""
-    from devfix.signals import handled
+    from devfix.pipeline.signals import handled
 
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from devfix import config
 from devfix.cli import main
-from devfix.discover import discover
 from devfix.documents import journal, state
-from devfix.globs import Globs
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
 from devfix.rules.reorder_to import ReorderTo
-from devfix.runner import run
+from devfix.text.globs import Globs
 from ran import Ran
 from test_odd_inputs import BUG, MOVED
 
@@ -435,8 +435,8 @@ def test_a_journal_that_came_with_the_repository(
 def test_decisions_that_came_with_the_repository(hostile: Path) -> None:
     """An interactive review does not take somebody else's word that its fixes were accepted."""
     from devfix.commands.review import Review
-    from devfix.selection import fingerprints
-    from devfix.work import Task
+    from devfix.pipeline.selection import fingerprints
+    from devfix.pipeline.work import Task
 
     (hostile / "main.py").write_text(BUG)
     report = run(discover(["."]), [ReorderTo()], jobs=1)

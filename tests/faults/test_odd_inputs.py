@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from devfix.discover import Discovered
 from devfix.documents import document_of
 from devfix.findings import Safety
-from devfix.parallel import TookTooLong, limited, spread
-from devfix.report import FileResult
+from devfix.pipeline.discover import Discovered
+from devfix.pipeline.parallel import TookTooLong, limited, spread
+from devfix.pipeline.runner import process, run
+from devfix.pipeline.writing import write
+from devfix.reports.report import FileResult
 from devfix.rules.reorder_to import ReorderTo
-from devfix.runner import process, run
-from devfix.writing import write
 
 BUG = """\
 import torch
@@ -194,7 +194,7 @@ def _eats_memory(paths: tuple[str, ...]) -> str:
 def test_a_file_that_takes_all_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A big file gets a process of its own, and that has a limit."""
     pytest.importorskip("resource")
-    from devfix import parallel
+    from devfix.pipeline import parallel
 
     monkeypatch.setattr(parallel, "MEMORY", 500 << 20)
     monkeypatch.setattr(parallel, "BIG", 10)
@@ -215,7 +215,7 @@ def _guarded(paths: tuple[str, ...]) -> str:
 
 def test_no_number_of_processes_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings that came with a repository may name any."""
-    from devfix import parallel
+    from devfix.pipeline import parallel
 
     monkeypatch.setattr(parallel, "cores", lambda: 1)
     names = [str(number) for number in range(60)]
@@ -284,7 +284,7 @@ def test_what_only_looks_like_a_notebook(text: str) -> None:
 
 
 def process_or_error(text: str) -> str:
-    from devfix.work import Task
+    from devfix.pipeline.work import Task
 
     found = Task((ReorderTo(),)).data("x.ipynb", text.encode())
     assert not found.changed

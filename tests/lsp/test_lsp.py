@@ -13,9 +13,9 @@ import pytest
 import pytest_lsp
 from devfix.cli import main
 from devfix.lsp import translate
-from devfix.observed import At, Operand, Passed, Seen, as_json
+from devfix.reports.observed import At, Operand, Passed, Seen, as_json
 from devfix.review.device_errors import as_json_text
-from devfix.source import lines_of
+from devfix.text.source import lines_of
 from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, make_test_lsp_client
 

@@ -181,7 +181,7 @@ def test_what_a_notebook_shows(write: Write) -> None:
 
 
 def test_progress_and_the_cache(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    from devfix.work import Task
+    from devfix.pipeline.work import Task
 
     write("src/a.py", BUG)
     write("src/b.py", "import torch\n")

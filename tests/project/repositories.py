@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
 
-from devfix.around import Around
 from devfix.codemod import registry
-from devfix.discover import discover
-from devfix.report import Report
-from devfix.runner import run
+from devfix.pipeline.around import Around
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.reports.report import Report
 
 CODEMODS = ("reorder-to", "move-inputs")
 

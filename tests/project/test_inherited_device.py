@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from devfix.around import Around
-from devfix.discover import discover
+from devfix.pipeline.around import Around
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
 from devfix.rules.normalize_device_type import NormalizeDeviceType
-from devfix.runner import run
 from repositories import write
 
 BASE = """\

@@ -9,7 +9,7 @@ import pytest
 from devfix.codemod import registry
 from devfix.flow import analyse
 from devfix.project import Projects
-from devfix.source import Source
+from devfix.text.source import Source
 from repositories import HEADS, NET, found, training, write
 from test_facts import scripts
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from devfix.flow.outside import Outside
-from devfix.parsed import parsed
 from devfix.project.project import Projects
+from devfix.text.parsed import parsed
 from repositories import report, write
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from devfix.discover import discover
 from devfix.findings import Safety
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
 from devfix.rules.hard_coded_cuda import HardCodedCuda
-from devfix.runner import run
 from toolkit import Checked, checked, recipe, script
 
 LISTED = "    lin: !ref <lin>\n"

@@ -192,9 +192,9 @@ def test_a_string_that_is_not_the_text_is_not_read(cell: str, tmp_path: Path) ->
 
 
 def test_one_may_be_chosen(tmp_path: Path) -> None:
+    from devfix.pipeline.runner import run_bytes
+    from devfix.pipeline.selection import Selection, fingerprints
     from devfix.rules.list_in_modules import ListInModules
-    from devfix.runner import run_bytes
-    from devfix.selection import Selection, fingerprints
 
     cells = [(kind, text) for kind, text in FIXED["with the notebook's code"][0]]
     text = notebook(*cells, ("code", f"%%file other.yaml\n{recipe()}"))

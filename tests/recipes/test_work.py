@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from devfix.findings import Safety
+from devfix.pipeline.runner import process_file
 from devfix.rules.list_in_modules import ListInModules
-from devfix.runner import process_file
 from toolkit import checked, recipe, script
 
 LISTED = "    lin: !ref <lin>\n"
@@ -60,8 +60,8 @@ def test_a_file_may_be_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("level", [Safety.SAFE, Safety.UNSAFE])
 def test_nothing_of_a_fix_is_made_where_a_part_of_it_is_not_allowed(level: Safety, tmp_path: Path) -> None:
-    from devfix.discover import discover
-    from devfix.runner import run
+    from devfix.pipeline.discover import discover
+    from devfix.pipeline.runner import run
 
     checked(tmp_path, recipe())
     found = discover([str(tmp_path)])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from devfix.cli import main
 from devfix.codemod import registry
-from devfix.discover import discover
-from devfix.runner import run
-from devfix.selection import fingerprints
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.pipeline.selection import fingerprints
 
 LOOP = """\
 import torch

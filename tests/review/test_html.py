@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 from devfix.cli import main
 from devfix.codemod import registry
-from devfix.discover import discover
 from devfix.findings import Safety
-from devfix.report import (
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.pipeline.selection import Selection, prints
+from devfix.reports.report import (
     Change,
     FileError,
     FileResult,
@@ -33,8 +35,6 @@ from devfix.report import (
 )
 from devfix.review.html import render
 from devfix.review.html.colours import Colours
-from devfix.runner import run
-from devfix.selection import Selection, prints
 
 HEAD = """\
 import torch

@@ -11,11 +11,20 @@ from typing import Any
 import pytest
 from devfix.cli import main
 from devfix.codemod import registry
-from devfix.discover import discover
 from devfix.findings import Safety
-from devfix.report import FileError, FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, Report, Skipped
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.reports.report import (
+    FileError,
+    FileResult,
+    Place,
+    PlacedEdit,
+    PlacedFinding,
+    PlacedFix,
+    Report,
+    Skipped,
+)
 from devfix.review.html import render
-from devfix.runner import run
 
 sync_api = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser

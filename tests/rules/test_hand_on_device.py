@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from applying import findings, fixed
-from devfix.around import Around
-from devfix.discover import discover
 from devfix.findings import Safety
+from devfix.pipeline.around import Around
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
 from devfix.rules.hand_on_device import HandOnDevice
-from devfix.runner import run
 
 RULE = HandOnDevice()
 HEAD = "import torch\nfrom nets import Block, helper\n\n\n"

@@ -10,7 +10,7 @@ from devfix.findings import Finding, Safety
 from devfix.flow import analyse
 from devfix.project.project import Projects
 from devfix.rules.hard_coded_cuda import HardCodedCuda
-from devfix.source import Source
+from devfix.text.source import Source
 
 RULE = HardCodedCuda()
 HEAD = "import torch\n\n\n"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from devfix.codemod import Example
-from devfix.discover import discover
 from devfix.findings import Safety
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
 from devfix.rules.list_in_modules import ListInModules
-from devfix.runner import run
 from toolkit import LIN, USE, checked, recipe, script
 
 LISTED = "    lin: !ref <lin>\n"

@@ -12,7 +12,7 @@ from devfix.rules.module_never_moved import ModuleNeverMoved
 from devfix.rules.move_inputs import MoveInputs
 from devfix.rules.register_modules import RegisterModules
 from devfix.rules.restore_after_move import RestoreAfterMove
-from devfix.source import Source
+from devfix.text.source import Source
 
 HEAD = """\
 import copy

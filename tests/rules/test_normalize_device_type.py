@@ -11,7 +11,7 @@ from devfix.findings import Finding, Safety
 from devfix.flow import analyse
 from devfix.rewrite import apply, text_edits
 from devfix.rules.normalize_device_type import NormalizeDeviceType
-from devfix.source import Source
+from devfix.text.source import Source
 
 RULE = NormalizeDeviceType()
 

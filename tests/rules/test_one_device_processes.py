@@ -11,7 +11,7 @@ from textwrap import dedent
 import pytest
 from applying import findings, fixed
 from devfix.rules.one_device import OneDevice
-from devfix.source import Source
+from devfix.text.source import Source
 
 RULE = OneDevice()
 HEAD = "import os\nimport torch\nfrom torch import nn\nimport torch.distributed as dist\n"

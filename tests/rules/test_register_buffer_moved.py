@@ -9,7 +9,7 @@ from devfix.findings import Safety
 from devfix.flow import analyse
 from devfix.project.project import Projects
 from devfix.rules.register_buffer import RegisterBuffer
-from devfix.source import Source
+from devfix.text.source import Source
 
 NET = """\
 import torch

@@ -7,7 +7,7 @@ from applying import findings, fixed
 from devfix.findings import Safety
 from devfix.rewrite import apply, merge, select, text_edits
 from devfix.rules.reorder_to import ReorderTo
-from devfix.source import Source
+from devfix.text.source import Source
 
 RULE = ReorderTo()
 HEAD = """\

@@ -93,7 +93,7 @@ def test_without_the_option_nothing_is_loaded(tmp_path: Path) -> None:
         "    loaded = {name for name in sys.modules if name.startswith('devfix')}\n"
         "    assert 'torch' not in sys.modules and 'ctypes' not in loaded\n"
         "    assert 'devfix.simulate.pytest_plugin' in loaded\n"
-        "    assert not loaded & {'devfix.simulate.processes', 'devfix.simulate.ending', 'devfix.runner'}\n"
+        "    assert not loaded & {'devfix.simulate.processes', 'devfix.simulate.ending', 'devfix.pipeline.runner'}\n"
     )
     assert "1 passed" in run(tmp_path)
 

@@ -16,7 +16,7 @@ from devfix.commands.repair import outcome_of
 from devfix.documents import Document
 from devfix.findings import Safety
 from devfix.repair import comparing, rounds
-from devfix.report import Place, PlacedEdit, PlacedFinding, PlacedFix
+from devfix.reports.report import Place, PlacedEdit, PlacedFinding, PlacedFix
 from devfix.review.device_errors import findings_in
 from devfix.simulate.trial import Copies
 from devfix.smoke import same_numbers

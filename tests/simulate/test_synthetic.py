@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from devfix.commands.advice import device_error
 from devfix.findings import Safety
-from devfix.report import Change, FileResult
+from devfix.reports.report import Change, FileResult
 from devfix.simulate import landlock
 from devfix.simulate.inputs import Unguessable, made, plans_for_inputs, plans_to_construct
 from devfix.simulate.synthetic import same, try_calls

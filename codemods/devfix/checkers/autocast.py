@@ -19,9 +19,9 @@ from devfix.engine.places import LITERAL, OF, VAR, Place
 from devfix.engine.values import CALLER, MODULE, Value
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
 from devfix.models import frameworks
-from devfix.placing import bound_before, dotted
 from devfix.repair.expressible import devices_at, expressible
-from devfix.source import Source
+from devfix.text.placing import bound_before, dotted
+from devfix.text.source import Source
 
 CODEMOD = device_types.CODEMOD
 # A file that goes to CUDA by name at least as often as it asks for a device is for CUDA, and means it.

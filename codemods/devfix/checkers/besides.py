@@ -18,7 +18,7 @@ from devfix.checkers import (
 from devfix.checkers.reach import is_reached
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 CODEMODS = frozenset(mismatches.CODEMODS) | expressions.CODEMODS | choices.CODEMODS | siblings.CODEMODS
 # What these say of a line is about how a device is written; what is left behind there is another bug.

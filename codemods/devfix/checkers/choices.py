@@ -12,7 +12,7 @@ from devfix.engine.files import File, Function
 from devfix.engine.forms import WRONG_TYPES
 from devfix.engine.places import literal
 from devfix.findings import DeleteStatement, Edit, Finding, Fix, ReplaceExpression, Safety
-from devfix.source import Source
+from devfix.text.source import Source
 
 LOST, NAMES, COMPARED, NUMBERS = (
     "hand-on-device",

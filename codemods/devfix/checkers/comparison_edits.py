@@ -8,7 +8,7 @@ from devfix.checkers.writing import Writing, is_written
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import INDEXED, NUMBER, OBJECT, TYPES, WRONG_TYPES, Form, is_object
-from devfix.source import Source
+from devfix.text.source import Source
 
 
 def replacement(

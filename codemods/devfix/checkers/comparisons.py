@@ -13,8 +13,8 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, INDEXED, NUMBER, OBJECT, TEXT, WRONG_TYPES, Form, is_object
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety
-from devfix.placing import expects_error
-from devfix.source import Source
+from devfix.text.placing import expects_error
+from devfix.text.source import Source
 
 CODEMOD = "device-comparison"
 _ASSUMES = ". The fix assumes that this should depend on the device: code may run that did not before, or the reverse"

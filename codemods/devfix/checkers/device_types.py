@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devfix.bindings import Bindings
 from devfix.checkers.comparison_edits import cut
 from devfix.checkers.comparisons import Judged, judged, of_types, why
 from devfix.checkers.writing import Writing
@@ -26,8 +25,9 @@ from devfix.findings import (
     Safety,
     WrapExpression,
 )
-from devfix.placing import expects_error, guards_of
-from devfix.source import Source, remembered
+from devfix.text.bindings import Bindings
+from devfix.text.placing import expects_error, guards_of
+from devfix.text.source import Source, remembered
 
 CODEMOD = "normalize-device-type"
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)

@@ -13,10 +13,10 @@ from devfix.engine.facts import Drop
 from devfix.engine.values import BATCH, DROP, ELEMENT, TENSOR, UNKNOWN
 from devfix.findings import AssignResult, Finding, Fix, Safety
 from devfix.models.loader import tensor_attributes
-from devfix.names import names_of
-from devfix.placing import dotted
 from devfix.repair.candidates import stays_on_host
-from devfix.source import Source
+from devfix.text.names import names_of
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 
 _MARK = "# %% [cell "  # of a notebook's text
 _OF_LAYERS = frozenset({"weight", "bias", "data", "grad"})  # those of quantized layers move in place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.source import Source
+from devfix.text.source import Source
 
 
 def moves(source: Source, node: ast.expr) -> str:

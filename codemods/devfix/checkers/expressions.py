@@ -9,8 +9,8 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Missing
 from devfix.engine.forms import TYPES
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
-from devfix.placing import expects_error
-from devfix.source import Source
+from devfix.text.placing import expects_error
+from devfix.text.source import Source
 
 # What the expression is for says whose finding it is.
 _CODEMODS = {

@@ -13,8 +13,8 @@ from devfix.engine.places import Place, is_parameter
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import DEVICE, MODULE
 from devfix.findings import Finding, Fix, InsertStatement, Related, Safety
-from devfix.names import path_of
-from devfix.source import Source
+from devfix.text.names import path_of
+from devfix.text.source import Source
 
 CODEMOD = "module-never-moved"
 CODEMODS = frozenset({CODEMOD})

@@ -10,8 +10,8 @@ from devfix.engine.events import HANDED, MOVED, MOVES, OWNED, WRAPPED, Event
 from devfix.engine.evidence_of_modules import class_of, is_class_name, makes_no_module
 from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety
 from devfix.models.loader import BUILDING, models
-from devfix.names import path_of
-from devfix.placing import bound_before
+from devfix.text.names import path_of
+from devfix.text.placing import bound_before
 
 CODEMOD = "module-never-moved"
 CODEMODS = frozenset({CODEMOD})

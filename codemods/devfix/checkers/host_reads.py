@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from devfix.bindings import function_around
 from devfix.checkers.signs import (
     copied,
     is_caught,
@@ -42,7 +41,8 @@ from devfix.engine.values import (
 )
 from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, WrapExpression
 from devfix.models.loader import tensor_attributes
-from devfix.source import Source
+from devfix.text.bindings import function_around
+from devfix.text.source import Source
 
 _LENGTHS = "lengths-on-cpu"
 _NUMPY = "numpy-of-device"

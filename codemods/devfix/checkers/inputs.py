@@ -17,11 +17,11 @@ from devfix.engine.values import DROP, LOAD, MODULE, PASS
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
 from devfix.models import frameworks
 from devfix.models.loader import models
-from devfix.names import Names, names_of
-from devfix.placing import dotted
 from devfix.repair.candidates import at_its_making, made_at, written
 from devfix.repair.inputs import Input, Mover, base_of
-from devfix.source import Source
+from devfix.text.names import Names, names_of
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 
 CODEMOD = "move-inputs"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -13,8 +13,10 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.places import VAR
 from devfix.engine.values import MODULE
 from devfix.findings import Edit, Finding, InsertStatement, MoveStatement, Related, Safety
-from devfix.names import path_of
-from devfix.placing import (
+from devfix.repair.earlier import earlier
+from devfix.repair.ways import jumps, looked_at
+from devfix.text.names import path_of
+from devfix.text.placing import (
     about_devices,
     around,
     bound_before,
@@ -25,9 +27,7 @@ from devfix.placing import (
     steady,
     stores,
 )
-from devfix.repair.earlier import earlier
-from devfix.repair.ways import jumps, looked_at
-from devfix.source import Source, walk
+from devfix.text.source import Source, walk
 
 _DDP = ("DistributedDataParallel", "DDP")
 _RUNS = ("called", "forward", "generate")

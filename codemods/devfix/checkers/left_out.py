@@ -13,7 +13,7 @@ from devfix.engine.files import Class, Function, FunctionNode
 from devfix.engine.places import DEFAULT, LITERAL, NO_PATH, Place, literal
 from devfix.findings import Finding, Fix, Related, Safety, SetArgument
 from devfix.repair.expressible import devices_at
-from devfix.source import Source
+from devfix.text.source import Source
 
 _CODEMOD = "hand-on-device"
 _UNLIKE = "unlike the call around it"

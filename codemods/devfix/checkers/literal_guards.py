@@ -7,15 +7,15 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from devfix.bindings import function_around
 from devfix.engine.analysis import Analysis
 from devfix.engine.named import Named
 from devfix.engine.places import LITERAL
 from devfix.engine.values import ANYTHING, MODULE, TENSOR, UNKNOWN, Value
 from devfix.models.loader import tensor_attributes
-from devfix.names import path_of
-from devfix.placing import about_devices, around, dotted
-from devfix.source import Source, remembered
+from devfix.text.bindings import function_around
+from devfix.text.names import path_of
+from devfix.text.placing import about_devices, around, dotted
+from devfix.text.source import Source, remembered
 
 _AVAILABLE = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
 _ENDS = (ast.Return, ast.Raise, ast.Continue)

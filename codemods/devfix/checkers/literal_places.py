@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from devfix.bindings import FunctionNode, function_around
 from devfix.checkers.device_types import bindings
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
@@ -17,11 +16,12 @@ from devfix.engine.named import Named, is_choice
 from devfix.engine.places import AT, LITERAL, OF, UNKNOWN, VAR, Place, of_process
 from devfix.engine.values import BATCH, CALLER, LOCAL, MODULE, TENSOR
 from devfix.models import frameworks
-from devfix.names import path_of
-from devfix.placing import around, bound_before, is_local, stores
 from devfix.repair.candidates import exact_at
 from devfix.repair.expressible import devices_at, expressible
-from devfix.source import Source
+from devfix.text.bindings import FunctionNode, function_around
+from devfix.text.names import path_of
+from devfix.text.placing import around, bound_before, is_local, stores
+from devfix.text.source import Source
 
 _OPTIONS = re.compile(
     r"^(?:self\.)?(?:args|opts?|cfg|config|params|hparams|options|training_args|flags)\.device$", re.I

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cached_property
 
-from devfix.bindings import FunctionNode, function_around
 from devfix.checkers.literal_guards import Told, guard_of, is_for_cuda
 from devfix.engine.analysis import Analysis
 from devfix.engine.files import Class, File, Function
@@ -18,10 +17,11 @@ from devfix.engine.values import MODULE
 from devfix.findings import Edit, Elsewhere, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
 from devfix.models.frameworks import HOST_BASES
-from devfix.placing import around
 from devfix.project.marks import CHOOSES, OTHER, marks_in
 from devfix.repair.literals import named_constants
-from devfix.source import Source
+from devfix.text.bindings import FunctionNode, function_around
+from devfix.text.placing import around
+from devfix.text.source import Source
 
 Scope = FunctionNode | ast.Module
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

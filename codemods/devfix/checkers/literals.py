@@ -34,9 +34,9 @@ from devfix.engine.values import BATCH, MODULE, TENSOR
 from devfix.findings import DeleteStatement, Edit, Elsewhere, InsertStatement, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
 from devfix.models.torch_api import ACCELERATOR_SINCE, DEFAULT_DEVICE_CALLS
-from devfix.names import path_of
-from devfix.placing import stores
 from devfix.repair.literals import as_buffer, at_its_place, declared, imported, moved, named_constants
+from devfix.text.names import path_of
+from devfix.text.placing import stores
 
 _MOVED = frozenset({TENSOR, MODULE, BATCH})
 # Without one of these there is nothing to find.

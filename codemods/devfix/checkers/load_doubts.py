@@ -12,10 +12,10 @@ from devfix.engine.evidence import is_for_tests
 from devfix.engine.evidence_of_loads import says
 from devfix.engine.facts import Load
 from devfix.flow import Flow
-from devfix.placing import about_devices, around, dotted, guards_of
 from devfix.project.cuda import goes, plain
 from devfix.project.saving import saves_from_cpu
-from devfix.source import Source, remembered
+from devfix.text.placing import about_devices, around, dotted, guards_of
+from devfix.text.source import Source, remembered
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PUBLISHED = "download.pytorch.org"  # weights published there were saved from the CPU

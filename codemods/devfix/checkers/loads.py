@@ -15,9 +15,9 @@ from devfix.engine.files import File, Function
 from devfix.engine.loading import ARGUMENT
 from devfix.engine.values import MODULE, OBJECT, OPTIMIZER, UNKNOWN
 from devfix.models import torch_api
-from devfix.placing import dotted
 from devfix.repair.expressible import may_be_none
-from devfix.source import Source
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)

@@ -10,11 +10,11 @@ from devfix.engine.evidence_of_modules import is_average
 from devfix.engine.facts import Outrun
 from devfix.findings import Edit, Finding, Fix, MoveStatement, Related, Safety
 from devfix.models.loader import models
-from devfix.names import path_of
-from devfix.placing import bound_before, follows, only, siblings
 from devfix.repair.needed import used_after
 from devfix.repair.ways import changed, looked_at
-from devfix.source import Source
+from devfix.text.names import path_of
+from devfix.text.placing import bound_before, follows, only, siblings
+from devfix.text.source import Source
 
 CODEMOD = "restore-after-move"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

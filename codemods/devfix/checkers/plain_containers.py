@@ -15,11 +15,11 @@ from devfix.engine.files import Class, Function
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.models.loader import models, module_attributes
-from devfix.names import of_self
 from devfix.registration.classes import RESERVED, ModuleClass, module_classes
 from devfix.registration.stores import Method, Store
 from devfix.repair.plain_containers import PlainContainer, as_module_container
-from devfix.source import Source
+from devfix.text.names import of_self
+from devfix.text.source import Source
 
 CODEMOD = "register-modules"
 # Done to each element by somebody who knows that the module does not do it.

@@ -25,8 +25,8 @@ from devfix.findings import (
     Related,
     ReplaceExpression,
 )
-from devfix.placing import bound_before
-from devfix.remarks import Remark
+from devfix.text.placing import bound_before
+from devfix.text.remarks import Remark
 
 
 def remarks(analysis: Analysis) -> Iterator[Remark]:

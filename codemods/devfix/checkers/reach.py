@@ -21,7 +21,7 @@ from devfix.findings import AppendCall, Edit
 from devfix.flow import Flow
 from devfix.models.loader import models
 from devfix.repair.candidates import exact_at, modules_met
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ASKS = frozenset({"device", "is_cuda", "get_device", "type_as"})

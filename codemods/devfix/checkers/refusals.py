@@ -24,10 +24,10 @@ from devfix.findings import (
     SetArgument,
 )
 from devfix.models.loader import models
-from devfix.placing import about_devices as asks_for_devices
-from devfix.placing import dotted
 from devfix.repair import legacy
-from devfix.source import Source, walk
+from devfix.text.placing import about_devices as asks_for_devices
+from devfix.text.placing import dotted
+from devfix.text.source import Source, walk
 
 CODEMOD = "place-factory"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

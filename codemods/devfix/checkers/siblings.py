@@ -12,8 +12,8 @@ from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety
 from devfix.models.loader import models
-from devfix.placing import about_devices, bound_before, dotted
-from devfix.source import Source
+from devfix.text.placing import about_devices, bound_before, dotted
+from devfix.text.source import Source
 
 INPUTS, MODULES, FACTORIES = "move-inputs", "module-never-moved", "place-factory"
 CODEMODS = frozenset({INPUTS, MODULES, FACTORIES})

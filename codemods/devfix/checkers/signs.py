@@ -14,8 +14,8 @@ from devfix.engine.files import Class, Function
 from devfix.engine.values import Link
 from devfix.models.loader import module_attributes
 from devfix.models.torch_api import turns_gradients_off
-from devfix.placing import dotted, expects_error
-from devfix.source import Source, remembered
+from devfix.text.placing import dotted, expects_error
+from devfix.text.source import Source, remembered
 
 _MOVES = frozenset({"to", "cuda"})
 _READS = frozenset({"numpy"})

@@ -24,10 +24,10 @@ from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, OF
 from devfix.engine.values import PART, RETURN
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span, brief
-from devfix.names import path_of
-from devfix.placing import follows, guards_of, settled
 from devfix.repair.surgeries import Plan
-from devfix.source import Source
+from devfix.text.names import path_of
+from devfix.text.placing import follows, guards_of, settled
+from devfix.text.source import Source
 
 CODEMOD = "reorder-to"
 # Uses at which a module that is only partly on its device fails; other uses may not run it.

@@ -13,9 +13,9 @@ from devfix.engine.evidence_of_modules import is_size_name
 from devfix.engine.places import LITERAL, VAR
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Safety, SetArgument, Span
 from devfix.models import torch_api
-from devfix.names import path_of
-from devfix.placing import around, covers, dotted
-from devfix.source import Source, walk
+from devfix.text.names import path_of
+from devfix.text.placing import around, covers, dotted
+from devfix.text.source import Source, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Places = list[tuple[ast.stmt, ast.expr]]

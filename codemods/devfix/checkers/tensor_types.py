@@ -11,8 +11,8 @@ from devfix.engine.evidence import is_cpu_program
 from devfix.engine.files import Function
 from devfix.findings import Finding, Fix, ReplaceExpression, Safety
 from devfix.models.loader import models
-from devfix.names import path_of
-from devfix.source import Source
+from devfix.text.names import path_of
+from devfix.text.source import Source
 
 CODEMOD = "device-comparison"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

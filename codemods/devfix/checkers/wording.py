@@ -26,7 +26,7 @@ from devfix.engine.values import (
     USES,
     Assumption,
 )
-from devfix.source import Source
+from devfix.text.source import Source
 
 _ASSUMED = {
     NAME: "`{}` is what its name suggests",

@@ -9,7 +9,7 @@ from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, NO_FORMS, Forms, is_object, of_text
 from devfix.engine.values import Value
 from devfix.findings import Edit, EnsureImport
-from devfix.source import Source
+from devfix.text.source import Source
 
 
 class Writing:

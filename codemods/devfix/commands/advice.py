@@ -12,10 +12,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from devfix.codemod import registry
-from devfix.discover import Discovered
 from devfix.errors.messages import Kind, kind_of
 from devfix.findings import Safety
-from devfix.report import PlacedFinding
+from devfix.pipeline.discover import Discovered
+from devfix.reports.report import PlacedFinding
 from devfix.review.device_errors import shown
 from devfix.review.text import printable
 from devfix.simulate.supervise import Raised
@@ -58,8 +58,8 @@ def advice(raised: Raised, loaded: Sequence[str]) -> Iterator[str]:
 
 
 def _causes(raised: Raised, loaded: Sequence[str], kind: Kind) -> list[tuple[str, PlacedFinding]]:
-    from devfix import runner
     from devfix.errors.causes import explain
+    from devfix.pipeline import runner
 
     codemods = [made for id, made in registry().items() if id in kind.codemods]
     passed = tuple(dict.fromkeys([*(frame.path for frame in raised.frames), *loaded]))

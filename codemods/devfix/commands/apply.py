@@ -13,12 +13,12 @@ from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code, complain, write_out
 from devfix.documents.state import tree_of
-from devfix.selection import Selection, posix
-from devfix.signals import exit_code
+from devfix.pipeline.selection import Selection, posix
+from devfix.pipeline.signals import exit_code
 
 if TYPE_CHECKING:
-    from devfix.decisions import Decisions
-    from devfix.report import Report
+    from devfix.pipeline.decisions import Decisions
+    from devfix.reports.report import Report
 
 
 _WHICH, _SMOKE = "Which fixes", "Run the program first"
@@ -118,7 +118,7 @@ def apply(
         write_out(report.changed[0].after if report.changed else run.stdin)
         run.errors(report)
         return code(report, len(report.changed) if tells else 0)
-    from devfix.writing import write
+    from devfix.pipeline.writing import write
 
     report = write(report, os.getcwd())
     run.errors(report)
@@ -146,8 +146,8 @@ def apply(
 
 
 def _decisions(path: str) -> Decisions:
-    from devfix.decisions import DecisionsError, read
     from devfix.documents import DocumentError, read_bytes
+    from devfix.pipeline.decisions import DecisionsError, read
 
     try:
         return read(read_bytes(path).decode("utf-8", "replace"))
@@ -157,7 +157,7 @@ def _decisions(path: str) -> Decisions:
 
 def _unchanged(report: Report, given: Decisions) -> Report:
     """The report without the changes of files that are not as they were when they were decided on."""
-    from devfix.report import FileError
+    from devfix.reports.report import FileError
 
     why = "changed since it was reviewed, so nothing in it was written; review it again"
     results, errors = [], list(report.errors)

@@ -13,7 +13,7 @@ from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code
 
 if TYPE_CHECKING:
-    from devfix.report import FileResult, Report
+    from devfix.reports.report import FileResult, Report
 
 
 _FINDINGS = "Which findings"
@@ -130,7 +130,7 @@ def check(
 
 
 def _write_baseline(run: Run, report: Report, path: str) -> int:
-    from devfix.baseline import text_of
+    from devfix.pipeline.baseline import text_of
     from devfix.review.text import plural
 
     write_into(path, text_of(report).encode("utf-8", "surrogatepass"))
@@ -145,9 +145,9 @@ def _add_ignores(run: Run, report: Report) -> int:
     from dataclasses import replace
 
     from devfix.documents import DocumentError, document_of, read_bytes
-    from devfix.ignores import ignored
+    from devfix.pipeline.ignores import ignored
+    from devfix.pipeline.writing import write
     from devfix.review.text import plural, printable
-    from devfix.writing import write
 
     if run.task is None or run.from_stdin:
         raise click.UsageError("--add-ignores changes files, so the program cannot come from stdin")

@@ -17,7 +17,7 @@ from devfix.commands.running import Run, code
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from devfix.series import By, Step
+    from devfix.pipeline.series import By, Step
 
 _BY = click.Choice(["codemod", "file", "fix"])
 

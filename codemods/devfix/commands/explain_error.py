@@ -35,9 +35,9 @@ def explain_error(file: str, roots: tuple[str, ...], color: str) -> int:
     directory, even if the traceback is from another machine. Nothing is run or written.
     """
     from devfix.codemod import registry
-    from devfix.discover import discover
     from devfix.documents import DocumentError, read_bytes
     from devfix.errors.causes import explain
+    from devfix.pipeline.discover import discover
     from devfix.review.explanation import lines
 
     try:

@@ -304,7 +304,7 @@ def resume(**options: Any) -> int:
 def _run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bool) -> int:
     from devfix.migrate import campaigns, driver
     from devfix.migrate.local import LocalPool
-    from devfix.parallel import cores
+    from devfix.pipeline.parallel import cores
 
     with campaigns.opened(campaign, change=True) as store:
         if refresh:

@@ -9,15 +9,15 @@ import click
 
 if TYPE_CHECKING:
     from devfix.commands.running import Run
-    from devfix.observed import Seen
-    from devfix.report import Report
+    from devfix.reports.observed import Seen
+    from devfix.reports.report import Report
 
 
 def observed(run: Run, path: str, repair: bool) -> Report:
     """The report of a run of devfix with what the run of a program has seen, which may make a fix safe."""
     from devfix.findings import Safety
+    from devfix.pipeline.selection import Selection, fingerprints
     from devfix.review.seen import with_seen
-    from devfix.selection import Selection, fingerprints
 
     if run.from_stdin:
         raise click.UsageError("--observed is about files, so the program cannot come from stdin")
@@ -44,7 +44,7 @@ def _covers(run: Run, path: str) -> bool:
 def _seen(run: Run, path: str) -> tuple[Seen, ...]:
     """The errors of a run, but for those that name a file which has changed since: that is said."""
     from devfix.documents import DocumentError, read_bytes
-    from devfix.observed import ObservedError, files_of, read
+    from devfix.reports.observed import ObservedError, files_of, read
     from devfix.review.device_errors import digest, shown
     from devfix.review.text import printable
 

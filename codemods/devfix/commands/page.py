@@ -12,7 +12,7 @@ import click
 from devfix.commands.running import Run, code, write_out
 
 if TYPE_CHECKING:
-    from devfix.report import Report
+    from devfix.reports.report import Report
 
 
 def check(run: Run, output: str | None, several: object, smoke: object) -> None:

@@ -16,9 +16,9 @@ from devfix.commands.helping import say
 from devfix.commands.running import complain, write_out
 
 if TYPE_CHECKING:
-    from devfix.observed import Seen
     from devfix.repair.rounds import Outcome, Repaired
-    from devfix.report import PlacedFinding, Report
+    from devfix.reports.observed import Seen
+    from devfix.reports.report import PlacedFinding, Report
     from devfix.simulate.supervise import Ended
 
 _CUDA = re.compile(r"((?:[\w.-]+=)?)cuda(?::\d+)?")
@@ -208,7 +208,7 @@ def _at_home(path: str, copy: str, root: str) -> str:
 
 def _moved(seen: Seen, copy: str, root: str) -> Seen:
     """An error with the lines of the repository, not of the copy that was run."""
-    from devfix.observed import as_json, of_json
+    from devfix.reports.observed import as_json, of_json
 
     def change(value: object) -> object:
         if isinstance(value, dict):
@@ -251,7 +251,7 @@ def _end(done: Repaired, write: bool, patch: str | None) -> int:
         return 0
     report = _report(done)
     if write:
-        from devfix.writing import write as write_files
+        from devfix.pipeline.writing import write as write_files
 
         report = write_files(report, os.getcwd())
         for error in report.errors:
@@ -271,7 +271,7 @@ def _end(done: Repaired, write: bool, patch: str | None) -> int:
 def _report(done: Repaired) -> Report:
     """The changed files as a report, for the writer and the patch."""
     from devfix.repair.rounds import Texts
-    from devfix.report import FileResult, Report
+    from devfix.reports.report import FileResult, Report
     from devfix.review.device_errors import shown
 
     texts = Texts()

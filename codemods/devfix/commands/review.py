@@ -10,20 +10,20 @@ from dataclasses import replace
 
 import click
 
-from devfix import joint
-from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError, document_of, read_bytes, state, write_new
 from devfix.documents.notebook import SUFFIX, Notebook
 from devfix.findings import Span, TextEdit
-from devfix.place import git_lines, line_feeds
-from devfix.report import Change, FileResult, PlacedFinding, Report
+from devfix.pipeline import joint
+from devfix.pipeline.discover import Discovered
+from devfix.pipeline.runner import run
+from devfix.pipeline.selection import Selection, fingerprints
+from devfix.pipeline.work import Task
+from devfix.reports.place import git_lines, line_feeds
+from devfix.reports.report import Change, FileResult, PlacedFinding, Report
 from devfix.review.interactive import Session, Unit
 from devfix.review.patch import hunks, split
 from devfix.review.text import coloured_patch, findings, printable
-from devfix.runner import run
-from devfix.selection import Selection, fingerprints
-from devfix.source import Source
-from devfix.work import Task
+from devfix.text.source import Source
 
 _MEMORY = "interactive.json"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.helping import command, need_html, say, write_into
-from devfix.observed import files_of
+from devfix.reports.observed import files_of
 
 if TYPE_CHECKING:
     from devfix.simulate.supervise import Ended

@@ -15,16 +15,16 @@ import click
 from devfix.commands.helping import color_of, write_into
 
 if TYPE_CHECKING:
-    from devfix.around import Around
     from devfix.codemod import Codemod
     from devfix.config import Config
     from devfix.findings import Safety
     from devfix.keeping import Results
     from devfix.own.recipes import CodemodRecipe
-    from devfix.report import FileResult, Report
-    from devfix.selection import Selection
-    from devfix.series import By, Step
-    from devfix.work import Task
+    from devfix.pipeline.around import Around
+    from devfix.pipeline.selection import Selection
+    from devfix.pipeline.series import By, Step
+    from devfix.pipeline.work import Task
+    from devfix.reports.report import FileResult, Report
 
 STDIN = "-"
 _MANY = 100  # files; fewer are done before one looks
@@ -65,7 +65,7 @@ class Run:
     @functools.cached_property
     def task(self) -> Task | None:
         """That of the last analysis. One that finds all results kept needs none, and imports no codemod for it."""
-        from devfix.work import Task
+        from devfix.pipeline.work import Task
 
         return Task(*self.begun()) if self.begun is not None else None
 
@@ -73,11 +73,11 @@ class Run:
         """The findings that a baseline and the changed lines leave over; None: all."""
         if baseline is None and diff_only is None:
             return None
-        from devfix.baseline import BaselineError, read
         from devfix.documents import DocumentError, read_bytes
         from devfix.documents.changed_lines import changed_lines
         from devfix.documents.git import GitError
-        from devfix.selection import Selection
+        from devfix.pipeline.baseline import BaselineError, read
+        from devfix.pipeline.selection import Selection
 
         try:
             known = read(read_bytes(baseline).decode("utf-8", "replace")) if baseline else frozenset()
@@ -91,8 +91,8 @@ class Run:
     # --- analysis --------------------------------------------------------------------------
 
     def steps(self, report: Report, by: By) -> list[Step]:
-        """The repairs of a report of this run as steps; see `devfix.series`."""
-        from devfix import series
+        """The repairs of a report of this run as steps; see `devfix.pipeline.series`."""
+        from devfix.pipeline import series
 
         if self.task is None or self.stdin is not None:
             raise click.UsageError("several patches need files, so the program cannot come from stdin")
@@ -121,10 +121,10 @@ class Run:
         self, repair: bool, selection: Selection | None, each: Callable[[FileResult], None] | None
     ) -> Report:
         from devfix import config
-        from devfix.around import Around
-        from devfix.discover import discover
         from devfix.findings import Safety
-        from devfix.globs import Globs
+        from devfix.pipeline.around import Around
+        from devfix.pipeline.discover import discover
+        from devfix.text.globs import Globs
 
         name = self.options["stdin_filename"]
         try:
@@ -151,7 +151,7 @@ class Run:
             if sys.stdin is None:
                 raise click.UsageError("stdin is closed, so nothing can be read from it")
             self.stdin = sys.stdin.buffer.read()
-            from devfix import runner
+            from devfix.pipeline import runner
 
             return runner.run_bytes(
                 name, self.stdin, chosen(), level, repair=repair, around=around, selection=selection
@@ -160,7 +160,7 @@ class Run:
         exclude = Globs(here if self.options["exclude"] else settings.base, settings.exclude)
         found = discover(self.paths, include, exclude)
         self.may_change = lambda path: not exclude.below(os.path.realpath(path))
-        from devfix import runner
+        from devfix.pipeline import runner
 
         with self._counted(len(found.files)) as progress:
             return runner.run(

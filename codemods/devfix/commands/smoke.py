@@ -13,7 +13,7 @@ from devfix.commands.helping import command as command_
 from devfix.commands.running import Run, complain
 
 if TYPE_CHECKING:
-    from devfix.report import Change, Report
+    from devfix.reports.report import Change, Report
     from devfix.simulate.trial import Trial
     from devfix.smoke import SmokeResult
 

@@ -62,10 +62,10 @@ def stats(
     """
     from devfix import stats as counting
     from devfix.commands.running import complain
-    from devfix.discover import discover
-    from devfix.globs import Globs
+    from devfix.pipeline.discover import discover
     from devfix.review import devices
     from devfix.stats.tables import tables
+    from devfix.text.globs import Globs
 
     if html is not None:
         need_html()
@@ -89,7 +89,7 @@ def stats(
 
 def _base(paths: tuple[str, ...]) -> str:
     """The folder that all files are in, as `discover` writes it; empty where there are several, or it is here."""
-    from devfix.selection import posix
+    from devfix.pipeline.selection import posix
 
     if len(paths) > 1 or not os.path.isdir(paths[0]):
         return ""

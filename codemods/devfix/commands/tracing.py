@@ -39,13 +39,13 @@ _LINKS = {
 
 def traced(path: str, line: int) -> Iterator[str]:
     """What there is to say of a line, for people. Raises DocumentError, and what `ast.parse` raises."""
-    from devfix.around import Around
     from devfix.documents import document_of, read_bytes
     from devfix.engine.trace import watch
     from devfix.flow.outside import Outside
     from devfix.library import check
+    from devfix.pipeline.around import Around
     from devfix.project import outside
-    from devfix.source import Source
+    from devfix.text.source import Source
 
     source = Source(document_of(path, read_bytes(path)).text)
     others = outside(Around(), os.path.abspath(path), source) or Outside()

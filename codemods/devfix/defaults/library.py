@@ -6,15 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devfix.bindings import Bindings, function_around
-from devfix.callees import leading_text
 from devfix.findings import SetArgument
 from devfix.flow import Flow
 from devfix.models.loader import models
-from devfix.names import path_of
-from devfix.remarks import Remark
 from devfix.repair.expressible import device_for
-from devfix.source import Source
+from devfix.text.bindings import Bindings, function_around
+from devfix.text.callees import leading_text
+from devfix.text.names import path_of
+from devfix.text.remarks import Remark
+from devfix.text.source import Source
 
 _DONE = {
     "cpu": "stays on the CPU",

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.bindings import Bindings, function_around
 from devfix.findings import AppendCall, Edit, Safety, SetArgument
 from devfix.flow import Flow
 from devfix.models import torch_api
-from devfix.remarks import Remark
-from devfix.source import Source
+from devfix.text.bindings import Bindings, function_around
+from devfix.text.remarks import Remark
+from devfix.text.source import Source
 
 _SETTERS = ("torch.set_default_device", "torch.set_default_tensor_type")
 _RANDOM = frozenset(

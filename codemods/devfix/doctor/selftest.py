@@ -42,7 +42,7 @@ def lines(*, run: bool) -> Iterator[Line]:
     """The stages, up to the first one that fails; with `run` the programs run."""
     from devfix.codemod import registry
     from devfix.documents import Document
-    from devfix.runner import process
+    from devfix.pipeline.runner import process
 
     result = process(Document.of("selftest.py", _BEFORE.encode()), (registry()[_CODEMOD](),), Safety.SAFE)
     if result.error is not None:

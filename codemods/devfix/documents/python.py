@@ -9,8 +9,8 @@ import stat
 from dataclasses import dataclass
 from functools import cached_property
 
-from devfix import depends
 from devfix.documents.overlay import instead_of
+from devfix.pipeline import depends
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from devfix.documents.beside import alone_in, keep_beside, remove, sync_folder, write_beside
 from devfix.documents.python import DocumentError, digest_of, read_bytes, reason
 from devfix.documents.state import is_below, leads_out, tree_of
-from devfix.signals import held
+from devfix.pipeline.signals import held
 
 _CHANGED = "changed since it was read; nothing was written, run devfix again"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from devfix.budget import TooLarge, said
+from devfix.pipeline.budget import TooLarge, said
 
 LONGEST = 1_000_000  # characters; recipes have some ten thousand
 MOST = 100_000  # nodes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import File, Resolver
-from devfix.source import Source
+from devfix.text.source import Source
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from devfix.budget import MISMATCHES
 from devfix.engine import facts
 from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
@@ -39,6 +38,7 @@ from devfix.engine.values import (
     join,
 )
 from devfix.models.loader import models
+from devfix.pipeline.budget import MISMATCHES
 
 # A device that something is moved to: how it is written, in which function, the `self` there, and its forms.
 Target = tuple[ast.expr, Function | None, object, Forms]

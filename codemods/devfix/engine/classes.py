@@ -48,7 +48,7 @@ from devfix.engine.values import (
 )
 from devfix.models import frameworks, torch_api
 from devfix.models.loader import public
-from devfix.names import of_self
+from devfix.text.names import of_self
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis

@@ -29,7 +29,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 TEXT_METHODS = frozenset(name for name in dir(str) if name[0] != "_") - {"index"}
 _SAME_TEXT = frozenset({"lower", "strip", "rstrip", "lstrip", "casefold"})

@@ -9,7 +9,7 @@ import ast
 import re
 
 from devfix.engine.places import ON_CUDA
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 _COMMENT = re.compile(r"#.*")
 # What is run, and not imported: it reads its command line, or does something at the top.

@@ -6,7 +6,7 @@ import ast
 import re
 
 from devfix.engine.evidence import computes, is_module_name
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 _LAYER = re.compile(
     r"^[A-Z]\w*(?:Layer|Linear|Head|Conv|Embedding|Adapter|Classifier|Projection|Projector|MLP|Block|Encoder|Decoder|"

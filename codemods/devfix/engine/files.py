@@ -7,10 +7,10 @@ import builtins
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from devfix import placing
 from devfix.models import torch_api
 from devfix.models.loader import models
-from devfix.source import Source, walk
+from devfix.text import placing
+from devfix.text.source import Source, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 # (path, dotted name) -> file and the name in it; STAR and a name: what some `from x import *` of the file gives it.

@@ -9,7 +9,7 @@ from devfix.engine import evidence, forms
 from devfix.engine.files import File, Function
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.values import Value
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 Answer = Callable[[forms.Form], bool | None]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from devfix.engine.files import File, Function
 from devfix.engine.places import ACCELERATORS
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 TEXT, OBJECT, NUMBER, ANY = "text", "object", "number", "any"
 

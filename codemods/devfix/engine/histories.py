@@ -26,8 +26,8 @@ from devfix.engine.values import (
     Value,
     elements,
 )
-from devfix.names import path_of
-from devfix.source import Source, remembered
+from devfix.text.names import path_of
+from devfix.text.source import Source, remembered
 
 MAX_CELLS = 24
 _TAKES_PARTS = ("set_", "add_", "attach", "register", "append", "insert", "extend")

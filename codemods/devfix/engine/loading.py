@@ -12,7 +12,7 @@ from devfix.engine.frame import Arguments, Frame
 from devfix.engine.statements import Run
 from devfix.engine.values import A_TEXT, MAPPING, NONE, SEQUENCE, TENSOR, UNKNOWN, Value
 from devfix.models.loader import Row
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 ARGUMENT = "map_location"
 # Functions and methods that give what they are given, or a part of it.

@@ -11,7 +11,7 @@ from devfix.engine.places import OWNED
 from devfix.engine.values import MODULE, Value
 from devfix.models import torch_api
 from devfix.models.loader import module_attributes
-from devfix.source import Source, remembered, walk
+from devfix.text.source import Source, remembered, walk
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis

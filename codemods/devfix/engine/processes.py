@@ -30,7 +30,7 @@ from devfix.engine.values import (
     Value,
     texts,
 )
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 _ENVIRONMENT = "os.environ"
 _READS = frozenset({"os.getenv", "os.environ.get", "os.environ.pop", "os.environ.setdefault"})

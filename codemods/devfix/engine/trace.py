@@ -12,7 +12,7 @@ from devfix.engine.files import File, Resolver
 from devfix.engine.places import Place, is_parameter
 from devfix.engine.statements import Run
 from devfix.engine.values import DEVICE, TEXT, UNKNOWN, Value
-from devfix.source import Source
+from devfix.text.source import Source
 
 _TELLING = frozenset({"moved", "part"})  # roles of what is known to be more than anything
 At = tuple[int, int, int, int]

@@ -7,7 +7,7 @@ import ast
 from devfix.engine.files import Class, Function
 from devfix.engine.values import DEVICE, MODULE, PROVEN, TENSOR, UNKNOWN, USES, Assumption, Assumptions
 from devfix.models.loader import models, tensor_attributes
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 Evidence = tuple[str, Assumptions]
 NO_EVIDENCE: Evidence = (UNKNOWN, PROVEN)

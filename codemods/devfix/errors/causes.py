@@ -16,10 +16,10 @@ from devfix.errors.settings import Setting, settings_in
 from devfix.errors.tracebacks import Traceback, read
 from devfix.errors.values import Known, known_at
 from devfix.findings import Safety, Span, TextEdit
-from devfix.report import PlacedFinding
+from devfix.pipeline.runner import process
+from devfix.reports.report import PlacedFinding
 from devfix.rewrite import apply
-from devfix.runner import process
-from devfix.source import Source, line_starts
+from devfix.text.source import Source, line_starts
 
 MOST = 3  # causes that are shown
 _OF_A_DEFAULT = ("generator", "pinned")  # kinds that a default device causes by itself

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from devfix.documents import Document, DocumentError, document_of, read_bytes
 from devfix.documents.notebook import Notebook
 from devfix.errors.tracebacks import Frame
-from devfix.source import lines_of
+from devfix.text.source import lines_of
 
 _LIBRARIES = (
     "/site-packages/",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from devfix.documents import DocumentError, document_of, read_bytes
 from devfix.errors.places import shown_line
-from devfix.source import Source
+from devfix.text.source import Source
 
 _SETTERS = ("torch.set_default_device", "torch.set_default_tensor_type")
 _MARKS = (b"set_default_device", b"set_default_tensor_type")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from devfix.documents import Document
 from devfix.flow import Flow, analyse
 from devfix.flow.values import Kind, Place, Where
-from devfix.source import Source
+from devfix.text.source import Source
 
 _KINDS = {
     Kind.DEVICE: "a device",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from devfix.flow.events import Event, Scope, What, scopes_of
 from devfix.flow.outside import Outside
 from devfix.flow.values import Value, value_at
-from devfix.source import Source
+from devfix.text.source import Source
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from devfix.engine.events import MOVES
 from devfix.flow.values import UNKNOWN, WHERE, Kind, Place, Value, Where, either, placed, public, value_at
-from devfix.names import path_of
+from devfix.text.names import path_of
 
 if TYPE_CHECKING:
     from devfix.engine import events, facts

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from devfix.flow import Flow
-from devfix.placing import dotted
-from devfix.source import Source
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 
 _TENSORS = frozenset(
     {"state_dict", "parameters", "buffers", "named_parameters", "named_buffers", "values", "items", "tuple",

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from devfix.findings import Edit
-from devfix.source import Source
+from devfix.text.source import Source
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from devfix.findings import AppendCall, Edit, ReplaceExpression
 from devfix.flow import Flow
 from devfix.inputs.hints import Function, Hint, device_text, function_of, moved_to
-from devfix.names import path_of
-from devfix.placing import dotted, stores
-from devfix.source import Source, walk
+from devfix.text.names import path_of
+from devfix.text.placing import dotted, stores
+from devfix.text.source import Source, walk
 
 _MOVES = ("to", "cuda")
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from devfix.findings import Edit, InsertStatement
 from devfix.flow import Flow
 from devfix.models import frameworks
-from devfix.names import path_of
-from devfix.placing import around, dotted, guards_of, stores
-from devfix.source import Source, walk
+from devfix.text.names import path_of
+from devfix.text.placing import around, dotted, guards_of, stores
+from devfix.text.source import Source, walk
 
 _SIGNS = (".to(self.", "device=self.")
 Method = ast.FunctionDef | ast.AsyncFunctionDef

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from devfix.findings import Safety
-from devfix.report import FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated
+from devfix.reports.report import FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated
 
 
 class Damaged(Exception):

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from devfix import depends
 from devfix.keeping.data import Damaged, list_
 from devfix.keeping.valid import Present
+from devfix.pipeline import depends
 
-Need = tuple[str, str]  # as in `devfix.depends`: key and state
+Need = tuple[str, str]  # as in `devfix.pipeline.depends`: key and state
 _INIT = "__init__.py"
 _NO_PACKAGE = "!"  # in a group: `?PARENT/NAME/__init__.py`, which is nothing
 _EACH = "=@%"  # kinds of needs that have a state of their own, without line ends; others share that of their group

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from devfix import depends
 from devfix.documents import DocumentError, read_bytes
 from devfix.documents.kept import Kept
-from devfix.listing import FILES
+from devfix.pipeline import depends
+from devfix.pipeline.listing import FILES
 from devfix.project.importing import importers_state, index_of, names_in
 
 

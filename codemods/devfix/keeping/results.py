@@ -13,19 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from devfix import __version__, depends
+from devfix import __version__
 from devfix.documents import DocumentError, read_bytes
 from devfix.documents.kept import Kept
 from devfix.documents.state import user_folder
 from devfix.keeping.data import Damaged, keepable, plain, result_of
 from devfix.keeping.folder import Folder
 from devfix.keeping.valid import Present
-from devfix.listing import root_of
+from devfix.pipeline import depends
+from devfix.pipeline.listing import root_of
 
 if TYPE_CHECKING:
-    from devfix.around import Around
     from devfix.codemod import Codemod
-    from devfix.report import FileResult
+    from devfix.pipeline.around import Around
+    from devfix.reports.report import FileResult
 
 _FORMAT = "2"
 _OWN = "devfix.rules."  # whoever changes other codemods need not change their names

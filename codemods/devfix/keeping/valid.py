@@ -7,9 +7,9 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
-from devfix import depends
 from devfix.documents import DocumentError, read_bytes
-from devfix.listing import is_marked, kind_inside, kind_of, python_files, root_of, state_of_all
+from devfix.pipeline import depends
+from devfix.pipeline.listing import is_marked, kind_inside, kind_of, python_files, root_of, state_of_all
 
 if TYPE_CHECKING:
     from devfix.documents.kept import Kept

@@ -13,19 +13,19 @@ from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument
 
 from devfix import __version__, config
-from devfix.around import Around
 from devfix.documents import Document, DocumentError, digest_of, document_of, read_bytes
 from devfix.errors.values import under
 from devfix.explain import page
 from devfix.findings import Safety
 from devfix.lsp import translate
-from devfix.observed import ObservedError, read
-from devfix.parallel import TookTooLong, limited
-from devfix.report import FileResult, PlacedFinding
+from devfix.pipeline.around import Around
+from devfix.pipeline.parallel import TookTooLong, limited
+from devfix.pipeline.work import Task
+from devfix.reports.observed import ObservedError, read
+from devfix.reports.report import FileResult, PlacedFinding
 from devfix.review.seen import seen_at
 from devfix.review.text import printable
-from devfix.source import lines_of
-from devfix.work import Task
+from devfix.text.source import lines_of
 
 FIX_ALL = "source.fixAll.devfix"
 _PAUSE = 0.3  # seconds without a change before a document is looked at

@@ -13,7 +13,7 @@ from lsprotocol import types
 from pygls.uris import from_fs_path
 
 from devfix.findings import Safety
-from devfix.report import Place, PlacedEdit, PlacedFinding
+from devfix.reports.report import Place, PlacedEdit, PlacedFinding
 
 SOURCE = "devfix"
 Lines = Sequence[str]

@@ -16,7 +16,7 @@ from devfix.migrate.steps import git_of, noteworthy, tree_of, working_in
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
     from devfix.config import Config
-    from devfix.report import Report
+    from devfix.reports.report import Report
 
 
 def analysed(job: Job, folder: str, head: Head) -> Outcome:
@@ -72,11 +72,11 @@ class _Chosen:
 
 def _report(job: Job, tree: str) -> Report:
     """The fixes of a job, in memory, and what is left after them; the working directory is `tree`."""
-    from devfix import runner
-    from devfix.around import Around
-    from devfix.discover import Discovered, discover
     from devfix.findings import Safety
-    from devfix.globs import Globs
+    from devfix.pipeline import runner
+    from devfix.pipeline.around import Around
+    from devfix.pipeline.discover import Discovered, discover
+    from devfix.text.globs import Globs
 
     chosen = _chosen(job, tree)
     config = chosen.config

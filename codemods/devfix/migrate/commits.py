@@ -12,7 +12,7 @@ from devfix.migrate.model import Head, Job, MigrateError
 from devfix.migrate.trees import entries_of, refusal
 
 if TYPE_CHECKING:
-    from devfix.report import FileResult, Report
+    from devfix.reports.report import FileResult, Report
 
 NEW = "refs/devfix/new"
 _AUTHOR = re.compile(r"([^<>\n]*)<([^<>\n]*)>\s*")

@@ -12,7 +12,7 @@ from devfix.review.text import plural, printable
 
 if TYPE_CHECKING:
     from devfix.migrate.verifying import Verification
-    from devfix.report import Change, FileResult, Report
+    from devfix.reports.report import Change, FileResult, Report
 
 _WIDTH = 72
 _MOST = 10  # findings that are left and named in a body

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from devfix.globs import Globs
 from devfix.migrate import folders, trees
 from devfix.migrate.git import Git
 from devfix.migrate.model import Limits, MigrateError, Source
 from devfix.migrate.steps import close_tree, commit_of, made_tree, working_in
+from devfix.text.globs import Globs
 
 By = Literal["folder", "codeowners"]
 _OWNERS = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS")
@@ -66,7 +66,7 @@ def _fetched(
     source: Source, store: str, limits: Limits, by: By, mark: str
 ) -> tuple[Source, tuple[str, ...], list[tuple[str, str]]]:
     """What all shards have in common, the files to share out, and the rules of CODEOWNERS where they count."""
-    from devfix.discover import discover
+    from devfix.pipeline.discover import discover
 
     folders.fresh(store)
     git = Git(store, limits, mark)

@@ -16,7 +16,7 @@ from devfix.migrate.model import Head, Job, MigrateError, Outcome, StepName
 from devfix.review.text import plural
 
 if TYPE_CHECKING:
-    from devfix.report import Report
+    from devfix.reports.report import Report
 
 Step = Callable[[Job, str, "Head | None"], Outcome]
 

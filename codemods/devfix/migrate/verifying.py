@@ -18,7 +18,7 @@ from devfix.migrate.steps import made_tree, mark_of, tree_of, working_in
 from devfix.review.text import plural, printable
 
 if TYPE_CHECKING:
-    from devfix.report import Change, FileResult, Report
+    from devfix.reports.report import Change, FileResult, Report
 
 _TAIL = 64 << 10
 _SHARE = 5  # of a step's time limit: each run gets this part, and there are up to four

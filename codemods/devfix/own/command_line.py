@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from devfix.config import Config, ConfigError, Option
 from devfix.own.known import is_code, named
-from devfix.report import FileError, Report
+from devfix.reports.report import FileError, Report
 
 if TYPE_CHECKING:
     from devfix.own.recipes import CodemodRecipe

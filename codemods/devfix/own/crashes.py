@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from devfix.config import ConfigError
 from devfix.findings import Finding, Fix, TextEdit
-from devfix.report import FileError
+from devfix.reports.report import FileError
 
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
     from devfix.flow import Flow
     from devfix.own.loading import Origin
     from devfix.rewrite.combine import Fixing
-    from devfix.source import Source
+    from devfix.text.source import Source
 
 Made = TypeVar("Made")
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from devfix.around import Around
 from devfix.flow.outside import Outside
+from devfix.pipeline.around import Around
 from devfix.project.project import Projects
-from devfix.source import Source
+from devfix.text.source import Source
 
 __all__ = ["Projects", "outside"]
 

@@ -11,17 +11,17 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from devfix import depends
-from devfix.depends import Needs
 from devfix.documents import DocumentError, read_bytes
 from devfix.engine.callers import Call
 from devfix.engine.calling import Calling, PassedOn
 from devfix.engine.files import File, Function
-from devfix.listing import FILES, python_files, state_of_all
-from devfix.placing import dotted
+from devfix.pipeline import depends
+from devfix.pipeline.depends import Needs
+from devfix.pipeline.listing import FILES, python_files, state_of_all
 from devfix.project.importing import DEFAULT, SAVED, importers_state, index_of, names_in
 from devfix.project.outline import Definition
-from devfix.source import Source
+from devfix.text.placing import dotted
+from devfix.text.source import Source
 
 if TYPE_CHECKING:
     from devfix.project.project import Project

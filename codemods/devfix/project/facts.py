@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from devfix import depends
-from devfix.depends import Needs
+from devfix.pipeline import depends
+from devfix.pipeline.depends import Needs
 from devfix.project.calling import Place, fetches, is_called, places_in
 from devfix.project.cuda import Block, blocks_of, goes_to_cuda
 from devfix.project.importing import statements_in, tried_anyway
 from devfix.project.marks import BUILDS, CHOOSES, INSISTS, ONLY, OTHER, WRITES, extensions_in
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 if TYPE_CHECKING:
     from devfix.project.project import Project

@@ -13,12 +13,12 @@ import unicodedata
 import warnings
 from collections import OrderedDict
 
-from devfix import depends
-from devfix.depends import Needs
 from devfix.documents import Document, DocumentError
-from devfix.listing import kind_inside, root_of
-from devfix.parsed import parsed
-from devfix.source import Source
+from devfix.pipeline import depends
+from devfix.pipeline.depends import Needs
+from devfix.pipeline.listing import kind_inside, root_of
+from devfix.text.parsed import parsed
+from devfix.text.source import Source
 
 SIZE = 1_000_000  # bytes; larger files are data, mostly
 SOURCES = 48  # parsed files that are kept

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from devfix import depends
 from devfix.models import torch_api
+from devfix.pipeline import depends
 from devfix.project.files import SIZE
 from devfix.project.marks import ONLY, WRITES, marks_in, writes
 from devfix.project.saving import saves_from_cpu

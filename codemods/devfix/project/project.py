@@ -9,16 +9,16 @@ import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from devfix import depends
-from devfix.depends import Needs
 from devfix.engine.files import STAR, File
 from devfix.flow.outside import Outside
+from devfix.pipeline import depends
+from devfix.pipeline.depends import Needs
 from devfix.project.callers import Callers
 from devfix.project.facts import Facts
 from devfix.project.files import Files, root_of
 from devfix.project.outline import Definition, Outline, outline_of
 from devfix.project.runs import Runs
-from devfix.source import Source
+from devfix.text.source import Source
 
 OUTLINES = 4096
 FILES = 40  # that the engine looks definitions up in

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from devfix import depends
-from devfix.depends import Needs
+from devfix.pipeline import depends
+from devfix.pipeline.depends import Needs
 from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs
 from devfix.project.marks import CHOOSES
 

@@ -11,7 +11,7 @@ from devfix.flow.outside import Outside
 from devfix.project import versions
 from devfix.project.outline import Definition, Outline
 from devfix.project.project import Project
-from devfix.source import Source
+from devfix.text.source import Source
 
 
 class View(Outside):

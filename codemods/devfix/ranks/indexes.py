@@ -11,8 +11,8 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.places import APART
 from devfix.engine.values import MODULE, MOVE
 from devfix.findings import AppendCall, Edit, Related, ReplaceExpression
-from devfix.remarks import Remark
-from devfix.source import Source
+from devfix.text.remarks import Remark
+from devfix.text.source import Source
 
 # Says which GPU is meant by "cuda" without a number.
 _CURRENT = ("set_device(", "cuda.device(", "CUDA_VISIBLE_DEVICES", "device_of(")

@@ -8,11 +8,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
-from devfix.bindings import function_around
 from devfix.findings import DeleteStatement, Edit, InsertStatement, Related
-from devfix.placing import around, bound_before, follows, steady
-from devfix.remarks import Remark
-from devfix.source import Source
+from devfix.text.bindings import function_around
+from devfix.text.placing import around, bound_before, follows, steady
+from devfix.text.remarks import Remark
+from devfix.text.source import Source
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _CHILDREN = re.compile(r"subprocess|Popen|Process\(|\bspawn\(|system\(|\.start\(\)|\bexec[lv]p?e?\(")

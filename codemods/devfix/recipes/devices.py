@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.callees import argument_of
 from devfix.documents.yaml import Node
 from devfix.recipes.pairing import paired
 from devfix.recipes.recipe import APPLY, NAME, NEW, Recipe
 from devfix.recipes.script import Script
+from devfix.text.callees import argument_of
 
 _CUDA = re.compile(r"cuda(?::\d+)?")
 _DEVICE = re.compile(r"(?:\w+_)?device(?:_map)?")

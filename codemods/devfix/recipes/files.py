@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 
-from devfix import depends
 from devfix.documents import Document, DocumentError, read_bytes
 from devfix.documents.overlay import instead_of
-from devfix.listing import noted_kind
+from devfix.pipeline import depends
+from devfix.pipeline.listing import noted_kind
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _LARGEST = 2_000_000  # bytes

@@ -6,7 +6,6 @@ import ast
 import os
 from dataclasses import dataclass
 
-from devfix.callees import argument_of
 from devfix.engine.files import Class
 from devfix.findings import Edit, Elsewhere, Fix, InsertStatement, ReplaceExpression, Safety
 from devfix.models.torch_api import PLAIN_BASES
@@ -18,6 +17,7 @@ from devfix.recipes.pairing import siblings
 from devfix.recipes.recipe import Recipe
 from devfix.recipes.script import Script
 from devfix.recipes.usage import Usage
+from devfix.text.callees import argument_of
 
 _MODES = ("Dropout", "dropout", "BatchNorm", "training")
 # Classes of torch that are the same in training and evaluation; of others there is no source to look at.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from devfix import depends
 from devfix.documents.overlay import instead_of
 from devfix.engine.files import STAR, Class, File
-from devfix.listing import noted_kind
-from devfix.parsed import parsed
+from devfix.pipeline import depends
+from devfix.pipeline.listing import noted_kind
 from devfix.recipes.files import Files
-from devfix.source import Source
+from devfix.text.parsed import parsed
+from devfix.text.source import Source
 
 _FOLLOW = 8  # re-exports
 _MOST = 8

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from devfix.engine.files import Class, Function
 from devfix.models import torch_api
-from devfix.names import of_self
 from devfix.recipes.constants import OBJECT, UNKNOWN, evaluate, truth
 from devfix.recipes.library import Library
-from devfix.source import children
+from devfix.text.names import of_self
+from devfix.text.source import children
 
 # Modules of torch.nn that make parameters, or buffers that their forward reads, whatever they are given.
 _WEIGHTED = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.recipes.script import Script
-from devfix.source import children, walk
+from devfix.text.source import children, walk
 
 _MOVES = ("to", "cuda", "to_empty")
 _LOOKS = frozenset(

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from devfix.documents import DocumentError
 from devfix.documents.notebook import Notebook
+from devfix.pipeline.work import Task
 from devfix.recipes.inserting import doubt
 from devfix.recipes.notebooks import Reader, Said
-from devfix.report import Change, FileResult
-from devfix.work import Task
+from devfix.reports.report import Change, FileResult
 
 _MOST = 50  # fixes
 

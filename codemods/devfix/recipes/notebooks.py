@@ -12,12 +12,12 @@ from devfix.codemod import Codemod
 from devfix.documents.notebook import Cell, Notebook
 from devfix.documents.yaml import YamlError
 from devfix.findings import Finding, ReplaceText, TextEdit
-from devfix.place import place, place_finding, placed_in_notebook
 from devfix.recipes.files import Files
 from devfix.recipes.recipe import Recipe, may_be_recipe
 from devfix.recipes.work import Lines, unsuppressed
-from devfix.report import Place, PlacedEdit, PlacedFinding, PlacedFix
-from devfix.source import Source
+from devfix.reports.place import place, place_finding, placed_in_notebook
+from devfix.reports.report import Place, PlacedEdit, PlacedFinding, PlacedFix
+from devfix.text.source import Source
 
 _FILE = re.compile(r"\s*%%(?:file|writefile)[ \t]+(-a[ \t]+)?(\S+)(?:[^\S\n][^\n]*)?\n")
 _FENCE = re.compile(r"^```ya?ml[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from functools import lru_cache
 
-from devfix import depends
+from devfix.pipeline import depends
 from devfix.recipes.files import Files
 from devfix.recipes.library import around
 from devfix.recipes.recipe import Recipe

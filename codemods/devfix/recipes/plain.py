@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from devfix.engine.files import Class, Function
 from devfix.models import torch_api
-from devfix.names import of_self
+from devfix.text.names import of_self
 
 _DEEPEST = 3  # functions that call each other
 _LOOKS = frozenset({"len", "isinstance", "bool", "print", "type"})

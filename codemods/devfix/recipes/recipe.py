@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from devfix.budget import ENTRIES, said
 from devfix.documents.yaml import Node, YamlError, YamlTooLarge, compose
+from devfix.pipeline.budget import ENTRIES, said
 from devfix.recipes.constants import OBJECT, scalar
 from devfix.recipes.files import Files
 from devfix.recipes.including import INCLUDE, included

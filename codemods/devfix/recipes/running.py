@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from devfix.engine.files import Class, Function
-from devfix.names import of_self
 from devfix.recipes.constants import UNKNOWN, truth
 from devfix.recipes.making import DEEPEST, Made
-from devfix.source import children
+from devfix.text.names import of_self
+from devfix.text.source import children
 
 # What may be asked of a tensor wherever it is.
 _HARMLESS = frozenset(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from devfix.callees import argument_of
 from devfix.engine.files import Class, File, Function
-from devfix.names import of_self
 from devfix.recipes.library import Library
-from devfix.source import Source
+from devfix.text.callees import argument_of
+from devfix.text.names import of_self
+from devfix.text.source import Source
 
 if TYPE_CHECKING:
     from devfix.recipes.moving import Moves

@@ -16,7 +16,7 @@ from devfix.recipes.holding import NEUTRAL
 from devfix.recipes.moving import EVERYTHING
 from devfix.recipes.recipe import Recipe, last_key
 from devfix.recipes.script import Script, module_key
-from devfix.source import children, walk
+from devfix.text.source import children, walk
 
 
 @dataclass(frozen=True, eq=False)

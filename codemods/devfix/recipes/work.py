@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from devfix.codemod import Codemod
 from devfix.documents.yaml import YamlError, YamlTooLarge
 from devfix.findings import Finding, ReplaceText, TextEdit
+from devfix.pipeline.trouble import Refused
+from devfix.pipeline.work import Work
 from devfix.recipes.inserting import doubt
 from devfix.recipes.recipe import Recipe
-from devfix.source import Source, lines_of
-from devfix.trouble import Refused
-from devfix.work import Work
+from devfix.text.source import Source, lines_of
 
 if TYPE_CHECKING:
     from devfix.documents import Document
-    from devfix.joint import Begin
+    from devfix.pipeline.joint import Begin
 
 _SKIP = re.compile(r"^[^\"'\n]*#\s*devfix:\s*skip-file\b", re.MULTILINE)
 _IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]#]*)\])?")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from devfix.findings import DeleteStatement, Edit, InsertStatement, ReplaceExpression
 from devfix.registration.buffers import Candidate, dominated
 from devfix.registration.stores import Method, Store, self_name
-from devfix.source import Source
+from devfix.text.source import Source
 
 
 @dataclass(frozen=True)

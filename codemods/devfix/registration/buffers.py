@@ -29,7 +29,7 @@ from devfix.registration.classes import RESERVED, ModuleClass, module_classes
 from devfix.registration.signatures import is_false, only_dtype, whole_dtype
 from devfix.registration.stores import Method, Store
 from devfix.repair.candidates import stays_on_host
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 _ELSEWHERE = ("__dict__", "vars(self", "setattr(self", "add_state(", "__slots__")
 _BY_NAME = frozenset(

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from devfix.models import frameworks, torch_api
 from devfix.registration.stores import Method, Store, position, self_name, stores_of
-from devfix.source import Source
+from devfix.text.source import Source
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MODULE_ENDS = ("PreTrainedModel", "ModelMixin")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.source import Source
+from devfix.text.source import Source
 
 _WHOLE_DTYPES = frozenset(
     {"long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "short", "complex64"}

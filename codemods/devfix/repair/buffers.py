@@ -8,7 +8,7 @@ from collections import Counter
 from devfix.engine.analysis import Analysis
 from devfix.engine.values import Link
 from devfix.findings import DeleteStatement, Edit, InsertStatement
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 
 def as_buffer(link: Link, analysis: Analysis) -> tuple[Edit, ...]:

@@ -12,7 +12,7 @@ from devfix.repair.numbered import of_one_device
 from devfix.repair.reading import FUNCTIONS, Fixes, Reading
 from devfix.repair.without_cuda import if_there
 from devfix.repair.written import appended, dotted, is_move, put_behind, replaced, short
-from devfix.source import Source
+from devfix.text.source import Source
 
 
 def by_kind(error: Reading) -> Fixes | None:

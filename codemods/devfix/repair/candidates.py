@@ -24,10 +24,10 @@ from devfix.engine.values import (
 )
 from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression, SetArgument
 from devfix.models.loader import models, tensor_attributes
-from devfix.placing import bound_before, dotted, stores
 from devfix.repair import legacy
 from devfix.repair.expressible import expressible
-from devfix.source import Source
+from devfix.text.placing import bound_before, dotted, stores
+from devfix.text.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as"})

@@ -6,10 +6,10 @@ import ast
 
 from devfix.engine.events import Event
 from devfix.findings import DeleteStatement, Edit, InsertStatement
-from devfix.names import path_of
-from devfix.placing import guards_of, steady
 from devfix.repair.ways import above, changed, looked_at, may_stand
-from devfix.source import Source
+from devfix.text.names import path_of
+from devfix.text.placing import guards_of, steady
+from devfix.text.source import Source
 
 Earlier = tuple[tuple[Edit, ...], bool]
 

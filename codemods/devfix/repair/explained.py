@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from devfix.documents import Document
 from devfix.errors.messages import kind_of
 from devfix.findings import Safety, Span, TextEdit
-from devfix.observed import At, Operand, Seen
 from devfix.repair.from_run import Candidate
-from devfix.report import Place, PlacedFinding
-from devfix.source import line_starts
+from devfix.reports.observed import At, Operand, Seen
+from devfix.reports.report import Place, PlacedFinding
+from devfix.text.source import line_starts
 
 Read = Callable[[str], Document | None]
 Findings = Sequence[tuple[str, PlacedFinding]]  # with the paths, as the run tells them

@@ -11,9 +11,9 @@ from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, Place, alternatives, of_process
 from devfix.engine.values import LOCAL
-from devfix.placing import around, bound_before, guards_of, is_local, stores
 from devfix.repair.written import bound_around
-from devfix.source import Source, remembered, walk
+from devfix.text.placing import around, bound_before, guards_of, is_local, stores
+from devfix.text.source import Source, remembered, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FORMS = ("device", "known", "attribute", "tensor", "name", "global", "layer", "guess", "own", "module")

@@ -19,8 +19,6 @@ from devfix.findings import (
     TextEdit,
 )
 from devfix.models.loader import models
-from devfix.observed import Operand, Seen
-from devfix.placing import stores
 from devfix.repair.by_kind import by_kind
 from devfix.repair.reading import FUNCTIONS, Fixes, Read, Reading, source_of
 from devfix.repair.written import (
@@ -36,7 +34,9 @@ from devfix.repair.written import (
     stores_in_class,
     written_place,
 )
+from devfix.reports.observed import Operand, Seen
 from devfix.rewrite import CannotRewrite, text_edits
+from devfix.text.placing import stores
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.values import BATCH, ELEMENT, PART, PASS, Link
 from devfix.findings import AppendCall, Edit, EnsureImport, InsertStatement, Span
-from devfix.names import Binding, Names
 from devfix.repair.candidates import has_to, stays_on_host
-from devfix.source import walk
+from devfix.text.names import Binding, Names
+from devfix.text.source import walk
 
 _MOVES = ("to", "cuda")
 _DICT_METHODS = frozenset({"items", "keys", "values", "get", "pop", "update"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.source import Source
+from devfix.text.source import Source
 
 DTYPES = {
     "Tensor": "float32", "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16",

@@ -6,16 +6,16 @@ import ast
 import os
 from pathlib import PurePosixPath
 
-from devfix.bindings import function_around
 from devfix.documents import DocumentError, document_of, read_bytes
 from devfix.engine.analysis import Analysis
 from devfix.engine.conditions import OF_MACHINE
 from devfix.engine.files import File
 from devfix.engine.named import Named, is_choice, names_cuda
 from devfix.findings import DeleteStatement, Edit, Elsewhere, EnsureImport, InsertStatement, ReplaceExpression
-from devfix.names import path_of
 from devfix.repair.legacy import DTYPES, is_data, is_size
-from devfix.source import Source
+from devfix.text.bindings import function_around
+from devfix.text.names import path_of
+from devfix.text.source import Source
 
 # Made alike wherever they are made; random numbers and spaced ones differ between CPU and GPU.
 _PLACEABLE = frozenset(

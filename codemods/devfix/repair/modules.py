@@ -11,9 +11,9 @@ from devfix.engine.places import DEFAULT, LITERAL, OF, VAR, Place
 from devfix.engine.values import JOIN, PASS, RETURN
 from devfix.findings import AppendCall, Edit, InsertStatement
 from devfix.models.loader import models
-from devfix.placing import around, bound_before, siblings, stores
 from devfix.repair.expressible import expressible
-from devfix.source import Source, remembered
+from devfix.text.placing import around, bound_before, siblings, stores
+from devfix.text.source import Source, remembered
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

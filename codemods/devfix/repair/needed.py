@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from devfix.names import path_of
-from devfix.source import Source
+from devfix.text.names import path_of
+from devfix.text.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from devfix.repair.reading import FUNCTIONS, Fixes, Reading
 from devfix.repair.without_cuda import bound, name_of, near
 from devfix.repair.written import dotted, replaced
-from devfix.source import Source
+from devfix.text.source import Source
 
 _OTHER = re.compile(r"cuda:(?!0+$)\d{1,2}")
 _KEYWORDS = frozenset({"device", "device_id", "device_ids", "device_index", "map_location", "output_device"})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from devfix.findings import Edit, EnsureImport, ReplaceExpression, WrapExpression
 from devfix.registration.classes import ModuleClass
 from devfix.registration.stores import Method, Store
-from devfix.source import Source
+from devfix.text.source import Source
 
 # Uses that a ModuleList or ModuleDict allows as a list or dict does.
 _LIST_METHODS = frozenset({"append", "extend", "insert", "pop"})

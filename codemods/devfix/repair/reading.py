@@ -9,10 +9,10 @@ from typing import Any, Union
 
 from devfix.documents import Document
 from devfix.findings import Edit
-from devfix.observed import At, Passed, Seen
-from devfix.placing import bound_before
 from devfix.repair.written import bound_around, named_in
-from devfix.source import Source
+from devfix.reports.observed import At, Passed, Seen
+from devfix.text.placing import bound_before
+from devfix.text.source import Source
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Read = Callable[[str], Union[Document, None]]

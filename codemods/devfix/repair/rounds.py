@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from devfix.documents import Document, DocumentError, read_document
 from devfix.documents.overlay import overlaid
 from devfix.findings import Span, TextEdit
-from devfix.observed import Seen
 from devfix.repair.explained import Findings, candidates, explained
 from devfix.repair.from_run import Candidate, fixes
+from devfix.reports.observed import Seen
 from devfix.rewrite import CannotRewrite, apply, merge, select
-from devfix.source import Source
+from devfix.text.source import Source
 
 ROUNDS = 10
 

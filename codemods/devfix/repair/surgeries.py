@@ -15,8 +15,9 @@ from devfix.findings import (
     Safety,
     Span,
 )
-from devfix.names import path_of
-from devfix.placing import (
+from devfix.repair.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call, wraps
+from devfix.text.names import path_of
+from devfix.text.placing import (
     always,
     around,
     bound_before,
@@ -27,8 +28,7 @@ from devfix.placing import (
     siblings,
     steady,
 )
-from devfix.repair.ways import GIVES, alone, below, changed, handed_on, reads_groups, seen_by_call, wraps
-from devfix.source import Source, walk
+from devfix.text.source import Source, walk
 
 # What reading of a module's tensors tells where they are.
 _TELLING = frozenset({"device", "data", "weight", "bias", "state_dict", "is_cuda", "grad", "get_device"})

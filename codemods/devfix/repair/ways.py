@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator
 
 from devfix.engine.events import MOVES
 from devfix.models import torch_api
-from devfix.names import path_of
-from devfix.placing import around, bound_before, dotted, siblings
-from devfix.source import Source, walk
+from devfix.text.names import path_of
+from devfix.text.placing import around, bound_before, dotted, siblings
+from devfix.text.source import Source, walk
 
 _JUMPS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await, ast.Assert)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)

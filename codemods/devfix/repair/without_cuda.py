@@ -10,7 +10,7 @@ from collections.abc import Iterator, Set
 from devfix.findings import Edit, EnsureImport, WrapStatement
 from devfix.repair.reading import Fixes, Reading
 from devfix.repair.written import replaced, short
-from devfix.source import Source
+from devfix.text.source import Source
 
 _NAMED = re.compile(r"cuda(?::\d{1,2})?")
 _STATEMENTS = ("synchronize", "set_device", "init", "ipc_collect", "reset_peak_memory_stats")

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable
 
 from devfix.findings import AppendCall, Edit, ReplaceExpression, WrapExpression
-from devfix.observed import Found
-from devfix.source import Source
+from devfix.reports.observed import Found
+from devfix.text.source import Source
 
 _SHAPES = frozenset({"shape", "size", "dim", "ndim", "dtype", "numel"})
 

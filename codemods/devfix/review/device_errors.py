@@ -11,14 +11,14 @@ from typing import Any
 
 from devfix.checkers.effects import moves
 from devfix.codemod import registry
-from devfix.discover import Discovered
 from devfix.documents import Document, DocumentError, digest_of, read_bytes, read_document
 from devfix.findings import Safety
-from devfix.observed import At, Compared, Copies, Operand, Seen, as_json
+from devfix.pipeline.discover import Discovered
 from devfix.repair.explained import Findings, Read, explained
 from devfix.repair.from_run import Candidate, fixes
 from devfix.repair.reading import source_of
-from devfix.report import PlacedFinding, Report
+from devfix.reports.observed import At, Compared, Copies, Operand, Seen, as_json
+from devfix.reports.report import PlacedFinding, Report
 from devfix.review.text import printable
 
 _FILES = 200
@@ -47,8 +47,8 @@ def reader() -> Callable[[str], Document | None]:
 
 def analysed(files: Sequence[str]) -> Report:
     """What the static analysis says of the files of a program."""
-    from devfix import runner
-    from devfix.around import Around
+    from devfix.pipeline import runner
+    from devfix.pipeline.around import Around
     from devfix.rules.map_location import MapLocation
 
     codemods = [made() for made in registry().values() if made.default and made is not MapLocation]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from devfix.report import PlacedFinding, Report
+from devfix.pipeline.selection import posix
+from devfix.reports.report import PlacedFinding, Report
 from devfix.review.text import printable
-from devfix.selection import posix
 
 
 def render(report: Report) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from devfix.report import Report
-from devfix.selection import fingerprints, posix
+from devfix.pipeline.selection import fingerprints, posix
+from devfix.reports.report import Report
 
 
 def render(report: Report) -> str:

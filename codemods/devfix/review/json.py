@@ -15,7 +15,7 @@ import json
 from typing import Any
 
 from devfix import __version__
-from devfix.report import Place, PlacedEdit, PlacedFinding, Report
+from devfix.reports.report import Place, PlacedEdit, PlacedFinding, Report
 
 SCHEMA = 1
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from xml.sax.saxutils import escape, quoteattr
 
-from devfix.report import FileError, FileResult, PlacedFinding, Report
+from devfix.pipeline.selection import posix
+from devfix.reports.report import FileError, FileResult, PlacedFinding, Report
 from devfix.review.text import printable
-from devfix.selection import posix
 
 # What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

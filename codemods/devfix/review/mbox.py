@@ -15,10 +15,10 @@ from email.utils import formataddr, formatdate
 
 from devfix import __version__
 from devfix.documents.git import setting
-from devfix.report import Change, Report
+from devfix.pipeline.series import Step
+from devfix.reports.report import Change, Report
 from devfix.review.patch import patch
 from devfix.review.text import plural, printable
-from devfix.series import Step
 
 _MARK = "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"
 _WIDTH = 72

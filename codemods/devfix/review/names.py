@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from devfix.selection import posix
+from devfix.pipeline.selection import posix
 
 
 def uri(path: str) -> str:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from devfix.report import Change, FileResult, Report, Scope
+from devfix.reports.report import Change, FileResult, Report, Scope
 from devfix.review.text import printable
 
 CONTEXT = 3

@@ -13,9 +13,9 @@ from devfix import __version__
 from devfix.codemod import Codemod
 from devfix.explain import REPOSITORY, page
 from devfix.findings import Safety
-from devfix.report import FileError, Place, PlacedEdit, PlacedFinding, PlacedRelated, Report
+from devfix.pipeline.selection import fingerprints
+from devfix.reports.report import FileError, Place, PlacedEdit, PlacedFinding, PlacedRelated, Report
 from devfix.review.names import uri
-from devfix.selection import fingerprints
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _DRIVER = {"name": "devfix", "semanticVersion": __version__, "informationUri": REPOSITORY}

@@ -8,15 +8,24 @@ from dataclasses import replace
 
 from devfix.errors.messages import kind_of
 from devfix.findings import Finding, Safety, Span
-from devfix.observed import At, Operand, Seen
-from devfix.parsed import parsed
-from devfix.place import code_line, place_by, scope_at
+from devfix.pipeline.suppress import unsuppressed
 from devfix.repair.explained import Read
 from devfix.repair.from_run import Candidate
-from devfix.report import SEEN, FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated, Report
+from devfix.reports.observed import At, Operand, Seen
+from devfix.reports.place import code_line, place_by, scope_at
+from devfix.reports.report import (
+    SEEN,
+    FileResult,
+    Place,
+    PlacedEdit,
+    PlacedFinding,
+    PlacedFix,
+    PlacedRelated,
+    Report,
+)
 from devfix.review.device_errors import findings_of, reader, remedy, shown
-from devfix.source import line_starts
-from devfix.suppress import unsuppressed
+from devfix.text.parsed import parsed
+from devfix.text.source import line_starts
 
 _ASSUMES = "The fix assumes that other runs do what this one has done"
 

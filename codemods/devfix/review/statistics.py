@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from devfix.findings import Safety
-from devfix.report import Report
+from devfix.pipeline.selection import posix
+from devfix.reports.report import Report
 from devfix.review.text import plural, printable
-from devfix.selection import posix
 
 _FOLDERS = 15
 

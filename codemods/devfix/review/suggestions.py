@@ -14,10 +14,10 @@ from typing import Any
 
 from devfix.documents import DocumentError, read_bytes
 from devfix.findings import Safety
-from devfix.report import PlacedFinding, Report
+from devfix.pipeline.selection import posix
+from devfix.reports.report import PlacedFinding, Report
 from devfix.review.html.texts import Text
 from devfix.review.text import plural, printable
-from devfix.selection import posix
 
 _Lines = Sequence[tuple[int, int]]
 

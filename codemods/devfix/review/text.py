@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator
 import click
 
 from devfix.findings import Safety
-from devfix.report import SEEN, UNREAD, FileError, FileResult, Place, PlacedFinding, PlacedRelated, Report
+from devfix.reports.report import (
+    SEEN,
+    UNREAD,
+    FileError,
+    FileResult,
+    Place,
+    PlacedFinding,
+    PlacedRelated,
+    Report,
+)
 
 _COLOURS = {Safety.SAFE: "green", Safety.UNSAFE: "yellow", Safety.MANUAL: "red"}
 

@@ -28,7 +28,7 @@ from devfix.rewrite.expressions import Expressions
 from devfix.rewrite.imports import place_import
 from devfix.rewrite.layout import CannotRewrite, Layout, in_order, reindent
 from devfix.rewrite.statements import Statements
-from devfix.source import Source
+from devfix.text.source import Source
 
 __all__ = ["CannotRewrite", "apply", "faulty", "merge", "select", "text_edits", "verify", "whole"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from devfix.findings import Finding, TextEdit
 from devfix.rewrite.layout import NEWLINE, CannotRewrite, comments, in_order, is_line, rank
-from devfix.source import Source
+from devfix.text.source import Source
 
 Fixing = tuple[Finding, tuple[TextEdit, ...]]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from devfix.findings import Span, TextEdit
-from devfix.source import Source, children
+from devfix.text.source import Source, children
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
 _TAIL = re.compile(r"[ \t\f]*(?:;[ \t\f]*)?(#[^\r\n]*)?")

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 from devfix.checkers.surgeries import surgeries
 from devfix.codemod import Codemod, Example
-from devfix.comparing import device_after, has_parameters
 from devfix.engine.elements import ANYWHERE
 from devfix.engine.events import ATTACHED, MOVED, MOVES, USED, Event
 from devfix.engine.evidence_of_modules import is_set_up
@@ -19,9 +18,10 @@ from devfix.engine.values import MODULE
 from devfix.findings import Edit, EnsureImport, Finding, InsertStatement, Safety
 from devfix.flow import Flow
 from devfix.flow.values import Kind
-from devfix.names import path_of
-from devfix.placing import dotted, follows, siblings
-from devfix.source import Source, walk
+from devfix.text.comparing import device_after, has_parameters
+from devfix.text.names import path_of
+from devfix.text.placing import dotted, follows, siblings
+from devfix.text.source import Source, walk
 
 _HEAD = """\
 import torch

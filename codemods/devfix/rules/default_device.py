@@ -13,7 +13,7 @@ from devfix.findings import Finding
 from devfix.flow import Flow
 from devfix.models import torch_api
 from devfix.models.loader import models
-from devfix.remarks import Remark
+from devfix.text.remarks import Remark
 
 _LIBRARIES = tuple(sorted({name.partition(".")[0] for name in models().takers}))
 

@@ -22,7 +22,7 @@ from devfix.engine.loading import ARGUMENT
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
 from devfix.repair.expressible import device_for
-from devfix.source import Source
+from devfix.text.source import Source
 
 _STATE = """\
 import pathlib

@@ -11,7 +11,7 @@ from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.ranks import indexes, visible
-from devfix.remarks import Remark
+from devfix.text.remarks import Remark
 
 _OF_PROCESSES = ("distributed", "Distributed", "local_rank", "LOCAL_RANK", "set_device")
 _TWO = """\

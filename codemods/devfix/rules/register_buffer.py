@@ -14,7 +14,7 @@ from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
 from devfix.registration.buffer_edits import register
 from devfix.registration.buffers import Candidate, candidates, safe
-from devfix.source import Source, remembered
+from devfix.text.source import Source, remembered
 
 # What a method makes on the CPU is where the plain tensors are, so the buffer may come to be alone.
 _MADE = re.compile(r"\btorch\.(?:tensor|from_numpy|as_tensor)\((?![^\n]{0,400}device)")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
-from devfix.observed import At, Compared, Copies, Seen, of_json, together
+from devfix.reports.observed import At, Compared, Copies, Seen, of_json, together
 from devfix.simulate.errors import is_refusal
 from devfix.simulate.processes import environment
 

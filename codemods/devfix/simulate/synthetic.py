@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from devfix.report import Change, FileResult
+from devfix.reports.report import Change, FileResult
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy, top
 from devfix.simulate.processes import DEVICES, MOVED

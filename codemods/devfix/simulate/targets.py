@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.report import Change, FileResult
+from devfix.reports.report import Change, FileResult
 
 
 class Untouchable(Exception):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from devfix.discover import Discovered
+from devfix.pipeline.discover import Discovered
 from devfix.stats.kinds import FileStats, Site
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _Chunk:
 def file_stats(path: str) -> FileStats:
     """The placements of one file; raises nothing for what is wrong with the file."""
     from devfix.documents import DocumentError, document_of, read_bytes
-    from devfix.trouble import explained
+    from devfix.pipeline.trouble import explained
 
     stage = "read"
     try:
@@ -65,8 +65,8 @@ def _sites(text: str) -> tuple[Site, ...]:
     import warnings
 
     from devfix.flow import analyse
-    from devfix.source import Source
     from devfix.stats.sites import sites_of
+    from devfix.text.source import Source
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SyntaxWarnings of the analysed file are not ours
@@ -87,7 +87,7 @@ def repository(
     found: Discovered, *, jobs: int = 0, progress: Callable[[int], None] = lambda files: None
 ) -> Repository:
     """The statistics of all Python files and notebooks among the files found."""
-    from devfix.parallel import spread
+    from devfix.pipeline.parallel import spread
 
     paths = [path for path in found.files if path.endswith((".py", ".ipynb"))]
     files: list[FileStats] = []

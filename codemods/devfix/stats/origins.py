@@ -6,13 +6,13 @@ import ast
 import re
 from collections.abc import Iterable
 
-from devfix.bindings import Bindings
-from devfix.callees import Callees, leading_text
 from devfix.flow import Flow
 from devfix.flow.values import Kind, Where
-from devfix.names import path_of
-from devfix.source import Source
 from devfix.stats.kinds import Origin
+from devfix.text.bindings import Bindings
+from devfix.text.callees import Callees, leading_text
+from devfix.text.names import path_of
+from devfix.text.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 6

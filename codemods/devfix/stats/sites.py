@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devfix.callees import argument_of
 from devfix.checkers.literal_guards import Told, guard_of
 from devfix.engine.evidence import may_be_moved_to
 from devfix.flow import Flow
 from devfix.flow.values import Kind
 from devfix.models import torch_api
-from devfix.names import path_of
 from devfix.stats.kinds import How, Origin, Site
 from devfix.stats.origins import Origins, is_data_type
+from devfix.text.callees import argument_of
+from devfix.text.names import path_of
 
 _AUTOCAST = ("autocast", "GradScaler")
 _SETTERS = frozenset(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.selection import posix
+from devfix.pipeline.selection import posix
 from devfix.stats import Repository
 from devfix.stats.kinds import FileStats, How, Origin, Share, Site, share_of
 

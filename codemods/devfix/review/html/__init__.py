@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from devfix.documents import read_bytes
-from devfix.report import Report
+from devfix.reports.report import Report
 from devfix.review.html.frame import MissingLibraries, asset, made, need_libraries
 
 if TYPE_CHECKING:

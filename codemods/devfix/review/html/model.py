@@ -12,12 +12,12 @@ from typing import Any
 
 from devfix.documents import DocumentError
 from devfix.findings import Safety, TextEdit
-from devfix.report import SEEN, FileResult, PlacedFinding, PlacedRelated, Report
+from devfix.pipeline.selection import posix, prints
+from devfix.reports.report import SEEN, FileResult, PlacedFinding, PlacedRelated, Report
 from devfix.review.html.colours import Colours
 from devfix.review.html.hunks import Mark, Wanted, blocks, composed, conflicts, hunks, made
 from devfix.review.html.texts import Read, Text, shown
 from devfix.review.text import printable
-from devfix.selection import posix, prints
 
 _FEW = 400  # findings up to which lines around the hunks can be unfolded
 _MORE = 20

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from devfix.documents import DocumentError, digest_of, document_of
 from devfix.findings import Span
-from devfix.report import Place, PlacedFinding
+from devfix.pipeline.selection import posix
+from devfix.reports.report import Place, PlacedFinding
 from devfix.review.text import printable
-from devfix.selection import posix
-from devfix.source import line_starts
+from devfix.text.source import line_starts
 
 if TYPE_CHECKING:
     from devfix.documents.notebook import Notebook

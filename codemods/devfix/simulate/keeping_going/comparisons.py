@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from devfix.observed import Compared
+from devfix.reports.observed import Compared
 from devfix.simulate.ending import of_program
 from devfix.simulate.keeping_going.lines import Mark, at, mark
 from devfix.simulate.vtable import WORD, keep

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from devfix.observed import Copies
+from devfix.reports.observed import Copies
 from devfix.simulate.keeping_going.lines import Mark, at, here
 from devfix.simulate.processes import COPIES
 

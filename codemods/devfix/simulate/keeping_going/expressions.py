@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from devfix.observed import At, Found, Passed
+from devfix.reports.observed import At, Found, Passed
 from devfix.simulate.keeping_going.lines import at, mark
 from devfix.simulate.whereabouts import MISSING, stored_attribute
 

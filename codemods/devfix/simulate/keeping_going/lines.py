@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from types import CodeType, FrameType
 
-from devfix.observed import At
+from devfix.reports.observed import At
 from devfix.simulate.ending import of_program
 
 # What is kept of a line is its code and the instruction: the rest is worked out when somebody asks.

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from devfix.observed import Operand, Seen, as_json
+from devfix.reports.observed import Operand, Seen, as_json
 from devfix.simulate.keeping_going import histories, placing
 from devfix.simulate.keeping_going.expressions import attribute_path, passed
 from devfix.simulate.keeping_going.lines import at, frames, mark

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from devfix.observed import At, Operand, Seen, as_json, of_json, together
+from devfix.reports.observed import At, Operand, Seen, as_json, of_json, together
 from devfix.simulate.processes import PLACE
 
 PROPERTY = "device_error"

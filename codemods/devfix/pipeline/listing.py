@@ -1,0 +1,99 @@
+"""What lies where in a project: looked at by the analysis, and again by those who ask whether it still holds.
+
+Imports little, since a run that finds everything in the results of the last one needs nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+
+from devfix.pipeline import depends
+
+FILES = 3000  # in a larger project, callers are not looked for
+_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_INIT = "__init__.py"
+_SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
+
+
+def is_marked(folder: str) -> bool:
+    """Does a folder look like the top of a project?"""
+    return any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS)
+
+
+def root_of(
+    path: str,
+    marked: Callable[[str], bool] = is_marked,
+    real: Callable[[str], str] = os.path.realpath,
+) -> str:
+    """The project that a file belongs to: the nearest folder above it that looks like one.
+
+    Where none does: the folder above its outermost package.
+    """
+    folder = home = os.path.dirname(real(path))
+    while True:
+        if marked(folder):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            break
+        folder = parent
+    while os.path.exists(os.path.join(home, _INIT)) and os.path.dirname(home) != home:
+        home = os.path.dirname(home)
+    return home
+
+
+def kind_of(path: str) -> str:
+    """'file', 'folder' or '' for neither."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return ""
+    return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else ""
+
+
+def noted_kind(path: str) -> str:
+    """The same, for something that is kept."""
+    kind = kind_of(path)
+    depends.note(f"?{path}", kind)
+    return kind
+
+
+def kind_inside(path: str, inside: str) -> str:
+    """The same; a link to a file that is not below `inside` (which ends with a separator) is neither."""
+    kind = kind_of(path)
+    return "" if kind == "file" and not os.path.realpath(path).startswith(inside) else kind
+
+
+def python_files(root: str, is_file: Callable[[str], bool], plain: bool = False) -> list[str]:
+    """Every Python file of a project, but no more than are worth it.
+
+    With `plain`, what is a file and no link needs no further look.
+    """
+    found: list[str] = []
+    todo = [root]
+    while todo and len(found) <= FILES:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        if any(entry.name == "pyvenv.cfg" for entry in listed):
+            continue
+        for entry in listed:
+            if entry.name.endswith(".py"):
+                if (plain and entry.is_file(follow_symlinks=False)) or is_file(entry.path):
+                    found.append(entry.path)
+            elif not entry.name.startswith(".") and entry.name not in _SKIPPED:
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
+    return found
+
+
+def state_of_all(paths: Sequence[str], state_of: Callable[[str], str]) -> str:
+    """One state for all files of a project; where there are too many, nobody reads them."""
+    if len(paths) > FILES:
+        return depends.LARGE
+    every = "\0".join(f"{path}\0{state_of(path)}" for path in paths)
+    return depends.digest(every.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,1 @@
+"""Texts and their trees: positions, names, statements, patterns of paths."""
