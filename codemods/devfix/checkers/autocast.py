@@ -11,11 +11,11 @@ from typing import NamedTuple
 from devfix.checkers import device_types
 from devfix.checkers.writing import Writing
 from devfix.engine.analysis import Analysis
-from devfix.engine.conditions import CUDA_THERE
 from devfix.engine.evidence import about_devices, asks_for_kind, is_handed_name
 from devfix.engine.facts import Autocast, Term
 from devfix.engine.forms import OBJECT
 from devfix.engine.places import LITERAL, OF, VAR, Place
+from devfix.engine.transfer.conditions import CUDA_THERE
 from devfix.engine.values import CALLER, MODULE, Value
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
 from devfix.models import frameworks

@@ -12,7 +12,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence_of_loads import is_of_states, says
 from devfix.engine.facts import Load
 from devfix.engine.files import File, Function
-from devfix.engine.loading import ARGUMENT
+from devfix.engine.transfer.loading import ARGUMENT
 from devfix.engine.values import MODULE, OBJECT, OPTIMIZER, UNKNOWN
 from devfix.models import torch_api
 from devfix.repair.expressible import may_be_none

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from devfix.checkers.signs import is_kept_otherwise
 from devfix.engine.analysis import Analysis
-from devfix.engine.elements import ANYWHERE
 from devfix.engine.evidence_of_modules import holds_layers, is_layer_name, makes_no_module
 from devfix.engine.facts import Uses
 from devfix.engine.files import Class, Function
+from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.models.loader import models, module_attributes

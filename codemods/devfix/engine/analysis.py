@@ -14,11 +14,11 @@ from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mi
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
-from devfix.engine.loading import Loaded, Loading, may_load
 from devfix.engine.named import AllNamed
 from devfix.engine.places import AT, NO_PATH, VAR, Path, Place
 from devfix.engine.state import Names, State, either, merge
-from devfix.engine.statements import Run
+from devfix.engine.transfer.loading import Loaded, Loading, may_load
+from devfix.engine.transfer.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     ANYTHING,

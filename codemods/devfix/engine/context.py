@@ -14,7 +14,7 @@ from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements
 from devfix.engine.frame import Frame
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place, is_called, whole
 from devfix.engine.state import Names, State
-from devfix.engine.statements import Run
+from devfix.engine.transfer.statements import Run
 from devfix.engine.uses import Evidence, Uses
 from devfix.engine.values import (
     A_NUMBER,

@@ -10,7 +10,7 @@ from devfix.engine.callers import Callers
 from devfix.engine.events import USED
 from devfix.engine.files import File, Resolver
 from devfix.engine.places import Place, is_parameter
-from devfix.engine.statements import Run
+from devfix.engine.transfer.statements import Run
 from devfix.engine.values import DEVICE, TEXT, UNKNOWN, Value
 from devfix.text.source import Source
 

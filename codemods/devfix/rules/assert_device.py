@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 
 from devfix.checkers.surgeries import surgeries
 from devfix.codemod import Codemod, Example
-from devfix.engine.elements import ANYWHERE
 from devfix.engine.events import ATTACHED, MOVED, MOVES, USED, Event
 from devfix.engine.evidence_of_modules import is_set_up
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE
+from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.values import MODULE
 from devfix.findings import Edit, EnsureImport, Finding, InsertStatement, Safety
 from devfix.flow import Flow

@@ -18,7 +18,7 @@ from devfix.checkers.loads import (
 )
 from devfix.codemod import Codemod, Example
 from devfix.engine.facts import Load
-from devfix.engine.loading import ARGUMENT
+from devfix.engine.transfer.loading import ARGUMENT
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
 from devfix.repair.expressible import device_for

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.elements import ANYWHERE
 from devfix.engine.events import ATTACHED, MOVED, Event
 from devfix.engine.files import Class
+from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.values import MODULE, Value
 from devfix.flow import Flow
 from devfix.flow.values import Kind

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from devfix.engine.attributes import Attributes
-from devfix.engine.conditions import OF_MACHINE
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
 from devfix.engine.places import APART, OF, ON_CPU, VAR, Place, choose, literal, relate
-from devfix.engine.requirements import is_loaded
 from devfix.engine.state import either, merge
+from devfix.engine.transfer.attributes import Attributes
+from devfix.engine.transfer.conditions import OF_MACHINE
+from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,

@@ -18,7 +18,7 @@ from devfix.engine.places import (
     Place,
     alternatives,
 )
-from devfix.engine.requirements import Operand, Requirements
+from devfix.engine.transfer.requirements import Operand, Requirements
 from devfix.engine.values import (
     BATCH,
     DEVICE,

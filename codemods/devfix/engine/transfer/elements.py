@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devfix.engine.autocasts import Autocasts
 from devfix.engine.evidence_of_modules import is_loss
 from devfix.engine.files import Class
 from devfix.engine.places import AT, IN, Place
+from devfix.engine.transfer.autocasts import Autocasts
 from devfix.engine.values import (
     ELEMENT,
     MAPPING,

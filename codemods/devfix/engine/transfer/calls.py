@@ -10,7 +10,6 @@ from devfix.engine.evidence_of_modules import class_of, is_average, is_network_n
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function, stored
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial, Record
-from devfix.engine.module_runs import ModuleRuns
 from devfix.engine.places import (
     AT,
     BY_OWNER,
@@ -23,7 +22,8 @@ from devfix.engine.places import (
     Place,
     is_parameter,
 )
-from devfix.engine.requirements import is_loaded
+from devfix.engine.transfer.module_runs import ModuleRuns
+from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import speaks_of
 from devfix.engine.values import (
     ANYTHING,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from devfix.engine.evidence import about_devices, may_be_moved_to
 from devfix.engine.facts import Outrun
 from devfix.engine.frame import Arguments
-from devfix.engine.functions import Functions
 from devfix.engine.places import AT, IN, NOWHERE, OF, Place, alternatives
 from devfix.engine.state import MAX_NESTING
+from devfix.engine.transfer.functions import Functions
 from devfix.engine.values import (
     LIBRARY_CALL,
     MAPPING,

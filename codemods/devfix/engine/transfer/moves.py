@@ -8,8 +8,8 @@ from devfix.engine.events import MOVED
 from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
-from devfix.engine.library import Library
 from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
+from devfix.engine.transfer.library import Library
 from devfix.engine.values import (
     BATCH,
     DROP,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from devfix.engine.devices import Devices
 from devfix.engine.files import Class
 from devfix.engine.places import ON_CPU, Condition, on_cuda
 from devfix.engine.state import either
+from devfix.engine.transfer.devices import Devices
 from devfix.engine.values import (
     ANYTHING,
     ARRAY,

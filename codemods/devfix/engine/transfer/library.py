@@ -10,7 +10,6 @@ from devfix.engine.evidence import (
     asks_how_many,
 )
 from devfix.engine.frame import Arguments, Partial, Record
-from devfix.engine.out_of_sight import OutOfSight
 from devfix.engine.places import (
     AT_DEFAULT,
     BY_LOADER,
@@ -20,6 +19,7 @@ from devfix.engine.places import (
     VAR,
     Place,
 )
+from devfix.engine.transfer.out_of_sight import OutOfSight
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from devfix.engine.elements import ANYWHERE, MAX_NESTING, Elements
 from devfix.engine.events import ATTACHED, FILLED, OWNED, RETURNED, USED, Event
 from devfix.engine.evidence_of_modules import makes_module
 from devfix.engine.frame import Arguments, Frame
 from devfix.engine.places import AT, IN, OF, Place
-from devfix.engine.requirements import Operand
+from devfix.engine.transfer.elements import ANYWHERE, MAX_NESTING, Elements
+from devfix.engine.transfer.requirements import Operand
 from devfix.engine.values import (
     ANYTHING,
     DEVICE,

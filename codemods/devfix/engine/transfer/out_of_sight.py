@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.elements import ANYWHERE
 from devfix.engine.events import HANDED, WRAPPED
 from devfix.engine.evidence import (
     computes,
@@ -19,7 +18,6 @@ from devfix.engine.evidence import (
 )
 from devfix.engine.evidence_of_modules import is_average, is_optimizer, scatters_inputs, unpacks_device
 from devfix.engine.frame import Arguments
-from devfix.engine.modules import Modules
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
@@ -32,7 +30,9 @@ from devfix.engine.places import (
     VAR,
     Place,
 )
-from devfix.engine.requirements import Operand
+from devfix.engine.transfer.elements import ANYWHERE
+from devfix.engine.transfer.modules import Modules
+from devfix.engine.transfer.requirements import Operand
 from devfix.engine.values import (
     ANYTHING,
     ARRAY,

@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.forms import OPEN, as_text
 from devfix.engine.frame import Arguments
-from devfix.engine.methods import Methods
+from devfix.engine.transfer.methods import Methods
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,

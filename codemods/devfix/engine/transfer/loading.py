@@ -9,7 +9,7 @@ from devfix.engine.evidence_of_loads import holds_numbers, says
 from devfix.engine.facts import Load, Scope
 from devfix.engine.files import File, Function
 from devfix.engine.frame import Arguments, Frame
-from devfix.engine.statements import Run
+from devfix.engine.transfer.statements import Run
 from devfix.engine.values import A_TEXT, MAPPING, NONE, SEQUENCE, TENSOR, UNKNOWN, Value
 from devfix.models.loader import Row
 from devfix.text.source import Source, remembered

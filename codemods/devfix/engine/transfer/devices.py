@@ -11,7 +11,7 @@ from devfix.engine.facts import DeviceUse, Missing
 from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
 from devfix.engine.places import LITERAL, OF, VAR, Place
-from devfix.engine.results import Results
+from devfix.engine.transfer.results import Results
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import (
     A_NUMBER,

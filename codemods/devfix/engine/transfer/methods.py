@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.functions import reduced, without
-from devfix.engine.moves import Moves
 from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, OF, OWNED, VAR, Place
-from devfix.engine.requirements import Operand
+from devfix.engine.transfer.functions import reduced, without
+from devfix.engine.transfer.moves import Moves
+from devfix.engine.transfer.requirements import Operand
 from devfix.engine.uses import TENSOR_USES
 from devfix.engine.values import (
     A_NUMBER,

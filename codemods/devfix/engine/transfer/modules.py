@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.elements import ANYWHERE
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments
-from devfix.engine.functions import is_reduced
-from devfix.engine.holders import Holders
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
@@ -16,6 +13,9 @@ from devfix.engine.places import (
     Place,
 )
 from devfix.engine.state import MAX_NESTING
+from devfix.engine.transfer.elements import ANYWHERE
+from devfix.engine.transfer.functions import is_reduced
+from devfix.engine.transfer.holders import Holders
 from devfix.engine.values import (
     BATCH,
     CLASS,

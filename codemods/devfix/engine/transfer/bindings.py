@@ -7,8 +7,8 @@ from typing import Any
 
 from devfix.engine.evidence import is_loader_name, is_module_name, is_text_name
 from devfix.engine.evidence_of_modules import is_set_up, is_told_a_device, may_place
-from devfix.engine.expressions import Expressions
 from devfix.engine.places import AT, CHOICE, IN, LITERAL, NOWHERE, OF, OWNED, VAR, Place, choose
+from devfix.engine.transfer.expressions import Expressions
 from devfix.engine.values import (
     ANYTHING,
     BATCH,

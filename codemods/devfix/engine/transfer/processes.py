@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from devfix.engine import evidence
-from devfix.engine.bindings import Bindings
 from devfix.engine.facts import Step
 from devfix.engine.files import Function
 from devfix.engine.forms import OF_TENSOR, begun
 from devfix.engine.frame import Arguments, Frame
 from devfix.engine.places import LITERAL, Place, literal, of_process
+from devfix.engine.transfer.bindings import Bindings
 from devfix.engine.values import (
     DEVICE,
     DEVICES,

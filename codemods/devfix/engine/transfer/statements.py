@@ -6,13 +6,13 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from devfix.engine.conditions import Test, emptied
 from devfix.engine.events import RETURNED
 from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
 from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
-from devfix.engine.processes import Processes
 from devfix.engine.state import State, merge
+from devfix.engine.transfer.conditions import Test, emptied
+from devfix.engine.transfer.processes import Processes
 from devfix.engine.values import (
     ANYTHING,
     BATCH,

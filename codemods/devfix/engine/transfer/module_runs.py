@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.builtin import Builtins
 from devfix.engine.events import USED
 from devfix.engine.evidence import is_count
 from devfix.engine.facts import GivenRun
@@ -20,7 +19,8 @@ from devfix.engine.places import (
     alternatives,
     is_parameter,
 )
-from devfix.engine.requirements import Operand
+from devfix.engine.transfer.builtin import Builtins
+from devfix.engine.transfer.requirements import Operand
 from devfix.engine.values import (
     BATCH,
     LIBRARY_CALL,

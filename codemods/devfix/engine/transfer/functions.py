@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from devfix.engine import forms
-from devfix.engine.containers import Containers
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -18,6 +17,7 @@ from devfix.engine.places import (
     is_parameter,
     literal,
 )
+from devfix.engine.transfer.containers import Containers
 from devfix.engine.values import (
     A_NUMBER,
     ANYTHING,

@@ -7,9 +7,9 @@ import ast
 from devfix.engine.evidence import is_batch_name, is_labels_name
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.histories import Histories
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
-from devfix.engine.requirements import is_loaded
+from devfix.engine.transfer.histories import Histories
+from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import may_be_skipped, renews
 from devfix.engine.values import (
     A_NUMBER,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.calls import Calls
 from devfix.engine.files import Class
 from devfix.engine.forms import AN_OBJECT, NO_FORMS, options
 from devfix.engine.places import AT, OF, VAR, Place, on_cuda
+from devfix.engine.transfer.calls import Calls
 from devfix.engine.uses import stored_names
 from devfix.engine.values import (
     A_NUMBER,
