@@ -48,14 +48,8 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
         if (machine.devices, machine.kind) == (devices, kind):
             return ()
         raise CannotSimulate(f"this process already has {machine.devices} simulated devices ({machine.kind})")
-    import sys
-
-    if not sys.platform.startswith("linux"):
-        raise CannotSimulate(f"devices can be simulated on Linux only, not on {sys.platform}")
     import torch
 
-    if torch.version.cuda or torch.version.hip:
-        raise CannotSimulate("this is a GPU build of torch; the simulator needs the CPU build")
     if torch.cuda.is_available():
         raise CannotSimulate("real CUDA is available, so there is nothing to simulate")
     try:
@@ -69,14 +63,13 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
 def _install(devices: int, kind: str) -> tuple[str, ...]:
     import torch
 
-    from devfix.simulate import alias, guard, hooks, python_api, register
+    from devfix.simulate import alias, python_api, register
 
     config = torch._C._show_config()
     torch._C._show_config = lambda: config  # the native one asks the CUDA hooks for a std::string
     machine.become(kind, devices)
     try:
-        guard.install()
-        hooks.install()
+        _connect()
     except BaseException:
         machine.devices = 0
         raise
@@ -88,6 +81,31 @@ def _install(devices: int, kind: str) -> tuple[str, ...]:
     if (placed.device, float(placed + placed)) != (machine.device(devices - 1), 2.0):
         raise CannotSimulate(f"a tensor on {kind} is not what it is on the CPU")
     return missing
+
+
+def _connect() -> None:
+    """Have libtorch ask this machine for its devices: by the layout of its objects, or by an extension."""
+    import os
+    import sys
+
+    import torch
+
+    from devfix.simulate import guard, hooks, native, processes
+
+    try:
+        if not sys.platform.startswith("linux"):
+            raise CannotSimulate(f"the layout of torch is known on Linux only, not on {sys.platform}")
+        if torch.version.cuda or torch.version.hip:
+            raise CannotSimulate(f"torch {torch.__version__} is a build for GPUs, and its layout is known of CPU builds")
+        if os.environ.get(processes.NATIVE):
+            raise CannotSimulate("the compiled extension is asked for")
+        guard.install()
+        hooks.install()
+    except CannotSimulate as known:
+        try:
+            native.install()
+        except CannotSimulate as error:
+            raise CannotSimulate(f"{known}; {error}") from error
 
 
 def renew_after_fork() -> None:

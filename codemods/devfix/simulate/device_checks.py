@@ -7,6 +7,7 @@ Only called when devices differ. Most checks are torch's own code, run on the si
 from __future__ import annotations
 
 import mmap
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ def tensors(value: Any) -> Iterator[Any]:
 
 def has_old_wording() -> bool:
     """Which wording of the generated check is in this libtorch? Read from the binary (adaption.cpp)."""
-    library = Path(torch.__path__[0]) / "lib" / "libtorch_cpu.so"
+    names = {"win32": "torch_cpu.dll", "darwin": "libtorch_cpu.dylib"}
+    library = Path(torch.__path__[0]) / "lib" / names.get(sys.platform, "libtorch_cpu.so")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b", different from other tensors on ") < 0
 

@@ -70,7 +70,7 @@ def install() -> None:
     register(table.clone_object(_functions(root)))
 
 
-def _is_pinned(address: int) -> bool:
+def is_pinned(address: int | None) -> bool:
     if address in machine.pinned:
         return True
     return any(start <= (address or 0) < start + size for start, size in machine.pinned.items())
@@ -110,7 +110,7 @@ def _functions(root: Path) -> dict[str, Any]:
         "maybeExchangeDevice": ctypes.CFUNCTYPE(int8, pointer, int8)(exchange),
         "deviceSynchronize": ctypes.CFUNCTYPE(None, pointer, int8)(lambda this, index: None),
         "isPinnedPtr": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(
-            lambda this, address: _is_pinned(address)
+            lambda this, address: is_pinned(address)
         ),
     }
     c10 = ctypes.CDLL(str(root / "lib" / "libc10.so"))

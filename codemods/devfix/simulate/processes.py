@@ -28,6 +28,8 @@ CANNOT = 2  # exit code
 KEEP_GOING = "DEVFIX_SIMULATE_KEEP_GOING"  # "1": device errors are noted, and carried out
 COPIES = "DEVFIX_SIMULATE_COPIES"  # "1": copies between devices are counted, with KEEP_GOING
 PLACE = "DEVFIX_SIMULATE_PLACE"  # patterns of names of test files: what they make is put on a device
+BUILT = "DEVFIX_SIMULATE_BUILT"  # the folder of compiled extensions, if it is not the user's cache
+NATIVE = "DEVFIX_SIMULATE_NATIVE"  # "1": the compiled extension is used, even if torch's layout is known
 SEED = "DEVFIX_SIMULATE_SEED"  # what random numbers begin with, where runs are to be compared
 
 MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
@@ -180,10 +182,6 @@ def start(devices: int, kind: str = "cuda") -> str:
                     f"{devices} devices were asked for, and this machine has {found} real ones"
                 )
             return "cuda"
-        raise CannotSimulate(
-            f"torch {torch.__version__} is a build for GPUs, and there is no GPU; "
-            "install the CPU build of torch (see pytorch.org), which can be given simulated devices"
-        )
     enable(devices, kind)
     return f"{kind} (simulated)"
 
