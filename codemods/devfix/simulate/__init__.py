@@ -68,6 +68,7 @@ def _install(devices: int, kind: str) -> tuple[str, ...]:
     config = torch._C._show_config()
     torch._C._show_config = lambda: config  # the native one asks the CUDA hooks for a std::string
     machine.become(kind, devices)
+    machine.gpu_build = bool(torch.version.cuda or torch.version.hip)
     try:
         _connect()
     except BaseException:
@@ -95,7 +96,7 @@ def _connect() -> None:
     try:
         if not sys.platform.startswith("linux"):
             raise CannotSimulate(f"the layout of torch is known on Linux only, not on {sys.platform}")
-        if torch.version.cuda or torch.version.hip:
+        if machine.gpu_build:
             raise CannotSimulate(f"torch {torch.__version__} is a build for GPUs, and its layout is known of CPU builds")
         if os.environ.get(processes.NATIVE):
             raise CannotSimulate("the compiled extension is asked for")

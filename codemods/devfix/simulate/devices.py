@@ -146,11 +146,12 @@ def install() -> None:
     module.set_device = lambda device: _set_device(device)
     os.register_at_fork(after_in_child=_in_child)
 
-    for name, function in _native_functions().items():
-        setattr(torch._C, f"_{machine.kind}_{name}", _own(function))
+    functions = {f"_{machine.kind}_{name}": one for name, one in _native_functions().items()}
     for name in _declared():
-        if not hasattr(torch._C, name):
+        if machine.gpu_build or not hasattr(torch._C, name):
             setattr(torch._C, name, _refusal(name))
+    for name, function in functions.items():
+        setattr(torch._C, name, _own(function))
     module._exchange_device = lambda index: _exchange(index)
     module._maybe_exchange_device = lambda index: _exchange(index)
     module._lazy_call = lambda function, **named: function()

@@ -8,6 +8,7 @@ capture is underway at a time (torch's own rule), and it records what all thread
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -267,8 +268,20 @@ def _make(call: _Call, generators: Mapping[int, tuple[Numbers, int]]) -> None:
 
 def install() -> None:
     graphs: Any = torch.cuda.graphs
-    graphs.CUDAGraph.__bases__ = (Graph,)
+    try:
+        graphs.CUDAGraph.__bases__ = (Graph,)
+    except TypeError:  # in a build for GPUs, it is made of a class of C++
+        _make_again(graphs)
     graphs._graph_pool_handle = lambda: (0, next(_pools))
     if not hasattr(torch._C, "_host_emptyCache"):
         torch._C._host_emptyCache = lambda: None
     graphs._cuda_isCurrentStreamCapturing = lambda: machine.capture is not None
+
+
+def _make_again(graphs: Any) -> None:
+    """torch.cuda.graphs, with its own classes and functions around Graph."""
+    torch._C._CUDAGraph = Graph
+    importlib.reload(graphs)
+    for name, value in vars(torch.cuda).items():
+        if getattr(value, "__module__", None) == graphs.__name__:
+            setattr(torch.cuda, name, getattr(graphs, name))

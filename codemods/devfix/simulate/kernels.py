@@ -46,6 +46,7 @@ _VIEWS = frozenset(
         "set_.source_Storage",
     )
 )
+_NO_GPU = ("DispatchStub", "CUDA error", "NVIDIA driver")
 _OWN_NUMBERS = frozenset({"native_dropout"})  # draw from the device's generator, and take none
 _WAITS = frozenset(
     {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "is_nonzero", "equal", "bincount"}
@@ -310,11 +311,11 @@ class _Kernel:
             return _COMPOSITE
         if self.shared:
             # Run on the cuda tensors, the function's own checks speak; when they pass, it comes to
-            # a DispatchStub that has no CUDA kernel in this build.
+            # a DispatchStub that has no CUDA kernel in this build, or one that finds no GPU.
             try:
                 return self.run_with(Key.CPU, *arguments, **named)
             except RuntimeError as error:
-                if "DispatchStub" not in str(error):
+                if not any(words in str(error) for words in _NO_GPU):
                     raise
                 return None
         written = set(self.written.values())
