@@ -229,6 +229,8 @@ def _native_functions() -> dict[str, Callable[..., Any]]:
         "sleep": nothing,
         "set_sync_debug_mode": nothing,
         "get_sync_debug_mode": lambda: 0,
+        "get_cudnn_benchmark_limit": lambda: 10,
+        "set_cudnn_benchmark_limit": nothing,
         "getCurrentBlasHandle": lambda: 0,
         "clearCublasWorkspaces": nothing,
         "getCurrentRawStream": lambda device: 0,

@@ -163,6 +163,7 @@ class Graph:
         self._stream: Any = None
         self._pool = (0, 0)
         self._captured: Capture | None = None
+        self._ending = False
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         if self._captured is not None:
@@ -184,6 +185,9 @@ class Graph:
             numbers.offset = 0
 
     def capture_end(self) -> None:
+        self.capture_end_pre()
+
+    def capture_end_pre(self) -> None:  # torch 2.14 calls this, `instantiate` and then `capture_end_post`
         if torch.cuda.current_stream() != self._stream:
             raise RuntimeError("Capture must end on the same stream it began on.")
         capture, machine.capture = machine.capture, None
@@ -199,12 +203,19 @@ class Graph:
                 "device or stream.",
                 stacklevel=3,
             )
-        self._captured = capture
+        self._captured, self._ending = capture, True
+
+    def capture_end_post(self) -> None:
+        self._ending = False
+
+    @property
+    def _has_graph_exec(self) -> bool:
+        return self._captured is not None
 
     def instantiate(self) -> None:
         if self._captured is None:
             raise RuntimeError("capture_end() must have been called before calling instantiate")
-        if not self._keep:
+        if not self._keep and not self._ending:
             raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
 
     def replay(self) -> None:

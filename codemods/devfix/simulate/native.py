@@ -85,13 +85,14 @@ def build() -> Path:
 def _command(target: Path) -> Sequence[str]:
     root = Path(torch.__path__[0])
     include, libraries = str(root / "include"), str(root / "lib")
+    gpu = ["-DGPU_BUILD"] if torch.version.cuda else []
     if sys.platform == "win32":
         names = [f"{name}.lib" for name in _LIBRARIES]
-        compiler = ["cl", "/nologo", "/LD", "/MD", "/EHsc", "/std:c++20", f"/I{include}", str(SOURCE)]
+        compiler = ["cl", "/nologo", "/LD", "/MD", "/EHsc", "/std:c++20", *gpu, f"/I{include}", str(SOURCE)]
         return [*compiler, "/link", f"/LIBPATH:{libraries}", *names, f"/OUT:{target}"]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]
-    options = ["-std=c++20", "-O1", "-w", "-shared", "-fPIC", abi, f"-I{include}", f"-L{libraries}"]
+    options = ["-std=c++20", "-O1", "-w", "-shared", "-fPIC", abi, *gpu, f"-I{include}", f"-L{libraries}"]
     return [*compiler, *options, "-o", str(target), str(SOURCE), *(f"-l{name}" for name in _LIBRARIES)]
 
 

@@ -53,9 +53,8 @@ def install() -> tuple[str, ...]:
     own = machine.key
     if machine.kind == "cuda":
         recurrent.install()
-    if machine.gpu_build or machine.kind in lacking.WORDS:
-        others.install_attention()
     if machine.kind in lacking.WORDS:
+        others.install_attention()
         _fall_back(own, lacking.fallback(functions))
     else:
         no_cuda = frozenset(
