@@ -50,6 +50,8 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
         raise CannotSimulate(f"this process already has {machine.devices} simulated devices ({machine.kind})")
     import torch
 
+    if torch.version.hip or (torch.version.cuda and kind != "cuda"):
+        raise CannotSimulate(f"torch {torch.__version__} is a GPU build, in which only CUDA can be simulated")
     if torch.cuda.is_available():
         raise CannotSimulate("real CUDA is available, so there is nothing to simulate")
     try:
@@ -68,7 +70,7 @@ def _install(devices: int, kind: str) -> tuple[str, ...]:
     config = torch._C._show_config()
     torch._C._show_config = lambda: config  # the native one asks the CUDA hooks for a std::string
     machine.become(kind, devices)
-    machine.gpu_build = bool(torch.version.cuda or torch.version.hip)
+    machine.gpu_build = bool(torch.version.cuda)
     try:
         _connect()
     except BaseException:
@@ -85,28 +87,23 @@ def _install(devices: int, kind: str) -> tuple[str, ...]:
 
 
 def _connect() -> None:
-    """Have libtorch ask this machine for its devices: by the layout of its objects, or by an extension."""
-    import os
+    """Have libtorch ask this machine for its devices: by an extension, if there is one for this torch, or else by the
+    layout of torch's objects, which is checked first."""
     import sys
 
-    import torch
+    from devfix.simulate import guard, hooks, native
 
-    from devfix.simulate import guard, hooks, native, processes
-
+    if native.built():
+        native.install()
+        return
     try:
         if not sys.platform.startswith("linux"):
-            raise CannotSimulate(f"the layout of torch is known on Linux only, not on {sys.platform}")
-        if machine.gpu_build:
-            raise CannotSimulate(f"torch {torch.__version__} is a build for GPUs, and its layout is known of CPU builds")
-        if os.environ.get(processes.NATIVE):
-            raise CannotSimulate("the compiled extension is asked for")
+            raise CannotSimulate(f"the layout of torch's objects is known on Linux only, not on {sys.platform}")
         guard.install()
         hooks.install()
-    except CannotSimulate as known:
-        try:
-            native.install()
-        except CannotSimulate as error:
-            raise CannotSimulate(f"{known}; {error}") from error
+    except CannotSimulate as error:
+        advice = "; `devfix simulate --build` compiles an extension that does without that" if machine.kind == "cuda" else ""
+        raise CannotSimulate(f"{error}{advice}") from error
 
 
 def renew_after_fork() -> None:

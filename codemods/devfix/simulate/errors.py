@@ -11,9 +11,13 @@ _NO_KERNEL = re.compile(
 )
 
 
+# A function of a GPU build that has come to CUDA itself.
+_REAL_CUDA = re.compile(r"CUDA driver version is insufficient|no CUDA-capable device|Found no NVIDIA driver")
+
+
 def is_refusal(error: str) -> bool:
     """Is the text of an error the simulator's own no? A worker process passes it on as text."""
-    return SimulationUnsupported.TAIL in error or _NO_KERNEL.search(error) is not None
+    return SimulationUnsupported.TAIL in error or bool(_NO_KERNEL.search(error) or _REAL_CUDA.search(error))
 
 
 def lacks(operation: str, backend: str) -> NotImplementedError:

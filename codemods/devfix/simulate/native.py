@@ -49,11 +49,8 @@ class _Answers(ctypes.Structure):
 
 
 def folder() -> Path:
-    """Where the libraries are; raises CannotSimulate where this user has no folder for such things."""
-    place = os.environ.get(BUILT) or user_folder("cache")
-    if not place:
-        raise CannotSimulate("there is no folder for a cache (set XDG_CACHE_HOME)")
-    return Path(place) / "simulate"
+    """Where the libraries are."""
+    return Path(os.environ.get(BUILT) or user_folder("cache")) / "simulate"
 
 
 def library() -> Path:
@@ -96,15 +93,15 @@ def _command(target: Path) -> Sequence[str]:
     return [*compiler, *options, "-o", str(target), str(SOURCE), *(f"-l{name}" for name in _LIBRARIES)]
 
 
+def built() -> bool:
+    """Is there one for this torch, and for the devices of this machine?"""
+    return machine.kind == "cuda" and library().exists()
+
+
 def install() -> None:
-    """Register the guard and the hooks; raises CannotSimulate without the library, and for devices that are not CUDA's."""
-    if machine.kind != "cuda":
-        raise CannotSimulate(f"the compiled extension has no devices of type {machine.kind}")
-    path = library()
-    if not path.exists():
-        raise CannotSimulate("`devfix simulate --build` can compile an extension that does without this")
+    """Register the guard and the hooks; raises CannotSimulate if the library cannot be loaded."""
     try:
-        loaded = ctypes.CDLL(str(path))
+        loaded = ctypes.CDLL(str(library()))
     except OSError as error:
         raise CannotSimulate(f"the compiled extension cannot be loaded: {error}") from error
     answers = _Answers(

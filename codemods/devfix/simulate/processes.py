@@ -16,6 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import NoReturn
 
+from devfix.documents.state import user_folder
 from devfix.simulate.errors import CannotSimulate
 
 DEVICES = "DEVFIX_SIMULATE"  # how many devices
@@ -28,8 +29,7 @@ CANNOT = 2  # exit code
 KEEP_GOING = "DEVFIX_SIMULATE_KEEP_GOING"  # "1": device errors are noted, and carried out
 COPIES = "DEVFIX_SIMULATE_COPIES"  # "1": copies between devices are counted, with KEEP_GOING
 PLACE = "DEVFIX_SIMULATE_PLACE"  # patterns of names of test files: what they make is put on a device
-BUILT = "DEVFIX_SIMULATE_BUILT"  # the folder of compiled extensions, if it is not the user's cache
-NATIVE = "DEVFIX_SIMULATE_NATIVE"  # "1": the compiled extension is used, even if torch's layout is known
+BUILT = "DEVFIX_SIMULATE_BUILT"  # the folder of compiled extensions (native.py)
 SEED = "DEVFIX_SIMULATE_SEED"  # what random numbers begin with, where runs are to be compared
 
 MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
@@ -61,6 +61,7 @@ def environment(
     made[REPORTS] = reports
     made[KEEP_GOING] = "1" if keep_going else ""
     made[COPIES] = "1" if copies else ""
+    made[BUILT] = made.get(BUILT) or user_folder("cache")  # before the program gets another home
     made[PLACE] = os.pathsep.join(place)
     if device == "cpu":
         made["CUDA_VISIBLE_DEVICES"] = ""

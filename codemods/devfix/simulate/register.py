@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import lacking, mps, native_functions, others, recurrent
+from devfix.simulate import lacking, mps, native, native_functions, others, recurrent
 from devfix.simulate.device_checks import has_old_wording
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
@@ -53,6 +53,8 @@ def install() -> tuple[str, ...]:
     own = machine.key
     if machine.kind == "cuda":
         recurrent.install()
+        if machine.gpu_build and not native.built():
+            others.install_attention()
     if machine.kind in lacking.WORDS:
         others.install_attention()
         _fall_back(own, lacking.fallback(functions))
