@@ -11,7 +11,9 @@ from devfix.commands.helping import command, say
     examples={"devfix simulate --build": "compile the extension for the torch that is installed"},
     codes={0: "devices can be simulated", 2: "they cannot, or nothing could be compiled"},
 )
-@click.option("--build", is_flag=True, required=True, help="Compile it, with the C++ compiler of $CXX or c++.")
+@click.option(
+    "--build", is_flag=True, required=True, help="Compile it, with the C++ compiler of $CXX or c++."
+)
 def simulate(build: bool) -> int:
     """Compile an extension with which CUDA can be simulated where torch's own objects are not known well enough.
 

@@ -37,8 +37,9 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
     at import whether there is CUDA. Gives the CUDA operations that stay without a kernel; a program
     that calls one of them gets SimulationUnsupported.
 
-    Raises CannotSimulate where there is real CUDA, on a CUDA build of torch, on systems other than
-    Linux, and where torch is not laid out as its headers say. Do not use torch in this process then.
+    Raises CannotSimulate where there is real CUDA, on a ROCm build of torch, and, without the extension of native.py,
+    on systems other than Linux and where torch is not laid out as its headers say. Do not use torch in this process
+    then.
     """
     if not 1 <= devices <= 64:
         raise ValueError(f"devices must be 1 to 64, not {devices}")
@@ -98,11 +99,17 @@ def _connect() -> None:
         return
     try:
         if not sys.platform.startswith("linux"):
-            raise CannotSimulate(f"the layout of torch's objects is known on Linux only, not on {sys.platform}")
+            raise CannotSimulate(
+                f"the layout of torch's objects is known on Linux only, not on {sys.platform}"
+            )
         guard.install()
         hooks.install()
     except CannotSimulate as error:
-        advice = "; `devfix simulate --build` compiles an extension that does without that" if machine.kind == "cuda" else ""
+        advice = (
+            "; `devfix simulate --build` compiles an extension that does without that"
+            if machine.kind == "cuda"
+            else ""
+        )
         raise CannotSimulate(f"{error}{advice}") from error
 
 

@@ -144,7 +144,8 @@ def install() -> None:
     module.device_count = lambda: count
     module.current_device = lambda: current_device()
     module.set_device = lambda device: _set_device(device)
-    os.register_at_fork(after_in_child=_in_child)
+    if hasattr(os, "register_at_fork"):  # Windows has no forks
+        os.register_at_fork(after_in_child=_in_child)
 
     functions = {f"_{machine.kind}_{name}": one for name, one in _native_functions().items()}
     for name in _declared():

@@ -30,7 +30,7 @@ def lacks(operation: str, backend: str) -> NotImplementedError:
 
 
 class CannotSimulate(RuntimeError):
-    """No CUDA devices can be simulated here: real CUDA, a CUDA build, or a torch laid out otherwise."""
+    """No CUDA devices can be simulated here: there is real CUDA, or a torch that is laid out otherwise."""
 
 
 class SimulationUnsupported(NotImplementedError):

@@ -48,23 +48,25 @@ class _Answers(ctypes.Structure):
     )
 
 
-def folder() -> Path:
-    """Where the libraries are."""
-    return Path(os.environ.get(BUILT) or user_folder("cache")) / "simulate"
-
-
-def library() -> Path:
-    """The file for this torch and this source, which need not be there."""
-    what = "\0".join((torch.__version__, str(torch.version.git_version), torch.__path__[0], SOURCE.read_text()))
+def library() -> Path | None:
+    """The file for this torch and this source, which need not be there; None if this user has no folder for it."""
+    place = os.environ.get(BUILT) or user_folder("cache")
+    if not os.path.isabs(place):  # it would be loaded from the tree at hand
+        return None
+    what = "\0".join(
+        (torch.__version__, str(torch.version.git_version), torch.__path__[0], SOURCE.read_text())
+    )
     digest = hashlib.sha256(what.encode()).hexdigest()[:16]
-    return folder() / f"torch-{torch.__version__}-{digest}{_SUFFIX}"
+    return Path(place) / "simulate" / f"torch-{torch.__version__}-{digest}{_SUFFIX}"
 
 
 def build() -> Path:
-    """Compile the library, with the compiler of $CXX if that is set; raises CannotSimulate with the compiler's words."""
+    """Compile the library, with the compiler of $CXX if there is one; raises CannotSimulate with what it says."""
     if torch.version.hip:
         raise CannotSimulate("builds of torch for ROCm are not simulated")
     target = library()
+    if target is None:
+        raise CannotSimulate("the extension needs a folder: set XDG_CACHE_HOME")
     target.parent.mkdir(parents=True, exist_ok=True)
     half = target.with_suffix(f".{os.getpid()}{_SUFFIX}")
     command = _command(half)
@@ -95,7 +97,8 @@ def _command(target: Path) -> Sequence[str]:
 
 def built() -> bool:
     """Is there one for this torch, and for the devices of this machine?"""
-    return machine.kind == "cuda" and library().exists()
+    found = library() if machine.kind == "cuda" else None
+    return found is not None and found.exists()
 
 
 def install() -> None:
