@@ -11,13 +11,13 @@ _NO_KERNEL = re.compile(
 )
 
 
-# A function of a GPU build that has come to CUDA itself.
-_REAL_CUDA = re.compile(r"CUDA driver version is insufficient|no CUDA-capable device|Found no NVIDIA driver")
+# What CUDA itself says, to which a function of a CUDA build has come by a way of its own.
+REAL_CUDA = re.compile(r"CUDA driver version is insufficient|no CUDA-capable device|Found no NVIDIA driver")
 
 
 def is_refusal(error: str) -> bool:
     """Is the text of an error the simulator's own no? A worker process passes it on as text."""
-    return SimulationUnsupported.TAIL in error or bool(_NO_KERNEL.search(error) or _REAL_CUDA.search(error))
+    return SimulationUnsupported.TAIL in error or bool(_NO_KERNEL.search(error) or REAL_CUDA.search(error))
 
 
 def lacks(operation: str, backend: str) -> NotImplementedError:

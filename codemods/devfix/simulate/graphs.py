@@ -186,6 +186,7 @@ class Graph:
 
     def capture_end(self) -> None:
         self.capture_end_pre()
+        self.capture_end_post()
 
     def capture_end_pre(self) -> None:  # torch 2.14 calls this, `instantiate` and then `capture_end_post`
         if torch.cuda.current_stream() != self._stream:
@@ -201,7 +202,7 @@ class Graph:
             warnings.warn(
                 "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
                 "device or stream.",
-                stacklevel=3,
+                stacklevel=4,
             )
         self._captured, self._ending = capture, True
 

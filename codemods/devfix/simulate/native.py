@@ -53,10 +53,8 @@ def library() -> Path | None:
     place = os.environ.get(BUILT) or user_folder("cache")
     if not os.path.isabs(place):  # it would be loaded from the tree at hand
         return None
-    what = "\0".join(
-        (torch.__version__, str(torch.version.git_version), torch.__path__[0], SOURCE.read_text())
-    )
-    digest = hashlib.sha256(what.encode()).hexdigest()[:16]
+    what = "\0".join((torch.__version__, str(torch.version.git_version), torch.__path__[0]))
+    digest = hashlib.sha256(what.encode() + SOURCE.read_bytes()).hexdigest()[:16]
     return Path(place) / "simulate" / f"torch-{torch.__version__}-{digest}{_SUFFIX}"
 
 

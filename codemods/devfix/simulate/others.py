@@ -33,8 +33,15 @@ def install_attention() -> None:
         keep(library)
 
 
-def _whole_attention(*arguments: Any, **named: Any) -> Any:
-    return torch.ops.aten._scaled_dot_product_attention_math.default(*arguments, **named)[0]
+def _whole_attention(query: Any, key: Any, value: Any, *arguments: Any, **named: Any) -> Any:
+    if not query.device == key.device == value.device:  # attention.cpp, validate_sdpa_input
+        raise RuntimeError(
+            "Expected query, key, and value to have the same device type, but got query.device: "
+            f"{query.device} key.device: {key.device} and value.device: {value.device} instead."
+        )
+    return torch.ops.aten._scaled_dot_product_attention_math.default(query, key, value, *arguments, **named)[
+        0
+    ]
 
 
 def _seed(seed: int) -> None:
