@@ -114,16 +114,17 @@ SWAPPED = """
 from devfix.simulate import guard, enable
 read, swapped = guard.virtual_functions, {"type": "deviceCount", "deviceCount": "type"}
 guard.virtual_functions = lambda *where: [swapped.get(name, name) for name in read(*where)]
-enable()
+enable(2)
 import torch
-x = torch.ones(2, device="cuda", requires_grad=True)
+x = torch.ones(2, device="cuda:1", requires_grad=True)
 x.sum().backward()
-print(x.grad.device)
+torch.cuda.set_device(1)
+print(x.grad.device, torch.ones(2).to(0).device, torch._C._get_accelerator(), torch.ones(2).pin_memory().is_pinned())
 """
 
 
 def test_it_is_used_where_the_layout_is_another(built: Path, tmp_path: Path) -> None:
-    assert python(SWAPPED, built).stdout == "cuda:0\n"
+    assert python(SWAPPED, built).stdout == "cuda:1 cuda:0 cuda True\n"
     without = python(SWAPPED, tmp_path)
     assert without.returncode == 1 and "; `devfix simulate --build` compiles an extension" in without.stderr
 
