@@ -85,6 +85,7 @@ def test_the_facts(built: Path, devices: int) -> None:
 GPU_BUILD = """
 torch.version.cuda = "13.0"
 torch._C._cuda_tunableop_enable = lambda value: None
+torch._C._nccl_all_reduce = lambda *arguments: None
 owner = torch.library.Library("quantized", "FRAGMENT")
 owner.define("covered(Tensor x) -> Tensor")
 owner.impl("covered", lambda x: x, "CUDA")
@@ -94,6 +95,10 @@ torch.library._impls.discard("quantized/covered/CUDA")
 
 def test_what_a_gpu_build_has_of_its_own_is_covered(built: Path) -> None:
     assert not wrong(["first"], 1, built, GPU_BUILD)
+    source = ENABLE.format(tests=str(TESTS), devices=2, change=GPU_BUILD)
+    source += "assert not torch.cuda.nccl.is_available([torch.ones(1).cuda(device) for device in (0, 1)])"
+    done = python(source, built)
+    assert done.returncode == 0, done.stderr
     for call in (
         "torch.ops.quantized.covered(torch.ones(1).cuda())",
         "torch._C._cuda_tunableop_enable(True)",
