@@ -26,6 +26,7 @@ CHILD = """
 import json, os, sys
 sys.path[:0] = {paths!r}
 import torch
+build = f"built for CUDA {{torch.version.cuda}}" if torch.version.cuda else "built for the CPU"
 from devfix.simulate import enable, native
 from devfix.simulate.processes import environment
 if {build}:
@@ -36,7 +37,6 @@ enable({devices})
 os.environ.update(environment({devices}))
 assert native.built() == {build}
 torch.set_num_threads(1)
-build = f"built for CUDA {{torch.version.cuda}}" if torch.version.cuda else "built for the CPU"
 version = torch.__version__
 wanted = [one for theme in themes() for one in facts(theme) if one.devices == {devices} and one.available(version)]
 print(json.dumps([version, build, outcomes(wanted, 2)]))
