@@ -22,6 +22,7 @@ RUNS_TORCH = (
     "simulate/",
     "smoke.py",
     "commands/run.py",
+    "commands/simulate.py",
     "commands/advice.py",
     "commands/smoke.py",
     "commands/repair.py",

@@ -63,7 +63,7 @@ def test_a_simulator_that_crashes_leaves_what_is_known() -> None:
 def test_with_a_gpu_the_simulator_is_not_needed() -> None:
     facts = machine.Facts(True, "2.9", "CUDA 12.8", gpus=("cuda:0 NVIDIA H100",), simulator="a GPU build")
     assert named(machine.lines(facts), "simulator").status is Status.NOTE
-    none = machine.Facts(True, "2.15", "CUDA 13.2", simulator="this is a GPU build of torch")
+    none = machine.Facts(True, "2.15", "ROCm 6.4", simulator="a GPU build")
     advice = named(machine.lines(none), "simulator").advice
     assert named(machine.lines(none), "simulator").status is Status.PROBLEM and "whl/cpu" in advice
     apple = machine.Facts(True, "2.15", "the CPU", others=("mps",), simulator="on Linux only")

@@ -54,7 +54,7 @@ def test_simulated_devices(theme: str) -> None:
     wrong = [
         f"{fact.id}\n  is:        {found[fact.id]}\n  should be: {wanted(fact)}"
         for fact in known.values()
-        if not agrees(fact, found[fact.id])
+        if not agrees(fact, found[fact.id], torch_version())
     ]
     assert not wrong, "\n".join(wrong)
     assert found.keys() == known.keys()
@@ -64,11 +64,11 @@ def wanted(fact: Fact) -> str:
     return fact.simulated or fact.on(torch_version())
 
 
-def agrees(fact: Fact, found: str) -> bool:
+def agrees(fact: Fact, found: str, version: str) -> bool:
     """What is known to be otherwise may be told in short."""
     if fact.simulated:
-        return found.startswith(fact.simulated) and found != fact.on(torch_version())
-    return found == fact.on(torch_version())
+        return found.startswith(fact.simulated) and found != fact.on(version)
+    return found == fact.on(version)
 
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)

@@ -36,6 +36,12 @@ FACTS = {
         "RuntimeError: Expected all tensors to be on the same device, but got mat2 is on {}:1, different from other "
         "tensors on {}:0 (when checking argument in method wrapper_<>_mm)"
     ),
+    "a = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]], device=device); diagonal = torch.eye(2, device=device).bool()\n"
+    "nn.functional.scaled_dot_product_attention(a, a, a, diagonal)": "{}:0 [[[1.0, 2.0], [3.0, 4.0]]]",
+    "nn.functional.scaled_dot_product_attention(x, h, h)": (
+        "RuntimeError: Expected query, key, and value to have the same device type, but got query.device: {}:0 "
+        "key.device: cpu and value.device: cpu instead."
+    ),
     "x.numpy()": (
         "TypeError: can't convert {}:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
         "memory first."

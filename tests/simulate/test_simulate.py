@@ -124,7 +124,7 @@ assert stats.mixed > mixed
 
 
 REFUSED = {
-    "a CUDA build": ("torch.version.cuda = '12.8'", "GPU build"),
+    "a ROCm build": ("torch.version.hip = '6.4'", "GPU build"),
     "real CUDA": ("torch.cuda.is_available = lambda: True", "nothing to simulate"),
     "a guard of another order": (
         """

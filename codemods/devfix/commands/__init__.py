@@ -20,6 +20,7 @@ _HOMES = {
     "run": ("run", "run"),
     "repair": ("repair", "repair"),
     "smoke": ("smoke", "smoke"),
+    "simulate": ("simulate", "simulate"),
     "migrate": ("migrate", "migrate"),
     "lsp": ("lsp", "lsp"),
     "stats": ("stats", "stats"),

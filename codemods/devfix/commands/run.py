@@ -86,8 +86,8 @@ def run(
 ) -> int:
     """Run a program with CUDA, or another accelerator, simulated on the CPU.
 
-    This runs PROGRAM, which can do whatever you can. With a CPU build of torch, its processes see cuda:0 to
-    cuda:N-1, and mixing devices raises the same errors as on CUDA. If there is a real GPU, it runs on that.
+    This runs PROGRAM, which can do whatever you can. If there is no GPU, its processes see cuda:0 to cuda:N-1, and
+    mixing devices raises the same errors as on CUDA. If torch can use a real GPU, it runs on that.
 
     With --keep-going, the program goes on after each device error as if the stray tensor had been on the right device.
     """

@@ -131,6 +131,6 @@ def _no_simulator(facts: Facts) -> Line:
     if not sys.platform.startswith("linux") or facts.others:
         return Line(name, said, Status.NOTE, "fixes are proven on the CPU only")
     advice = "docs/simulate.md says what it needs"
-    if facts.build != "the CPU":
+    if facts.build.startswith("ROCm"):
         advice = "without a GPU, install the CPU build: pip install torch --index-url https://download.pytorch.org/whl/cpu"
     return Line(name, said, Status.PROBLEM, f"fixes are proven on the CPU only; {advice}")

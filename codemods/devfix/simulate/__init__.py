@@ -37,8 +37,9 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
     at import whether there is CUDA. Gives the CUDA operations that stay without a kernel; a program
     that calls one of them gets SimulationUnsupported.
 
-    Raises CannotSimulate where there is real CUDA, on a CUDA build of torch, on systems other than
-    Linux, and where torch is not laid out as its headers say. Do not use torch in this process then.
+    Raises CannotSimulate where there is real CUDA, on a ROCm build of torch, and, without the extension of native.py,
+    on systems other than Linux and where torch is not laid out as its headers say. Do not use torch in this process
+    then.
     """
     if not 1 <= devices <= 64:
         raise ValueError(f"devices must be 1 to 64, not {devices}")
@@ -48,14 +49,10 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
         if (machine.devices, machine.kind) == (devices, kind):
             return ()
         raise CannotSimulate(f"this process already has {machine.devices} simulated devices ({machine.kind})")
-    import sys
-
-    if not sys.platform.startswith("linux"):
-        raise CannotSimulate(f"devices can be simulated on Linux only, not on {sys.platform}")
     import torch
 
-    if torch.version.cuda or torch.version.hip:
-        raise CannotSimulate("this is a GPU build of torch; the simulator needs the CPU build")
+    if torch.version.hip or (torch.version.cuda and kind != "cuda"):
+        raise CannotSimulate(f"torch {torch.__version__} is a GPU build, in which only CUDA can be simulated")
     if torch.cuda.is_available():
         raise CannotSimulate("real CUDA is available, so there is nothing to simulate")
     try:
@@ -69,14 +66,14 @@ def enable(devices: int = 1, kind: str = "cuda") -> tuple[str, ...]:
 def _install(devices: int, kind: str) -> tuple[str, ...]:
     import torch
 
-    from devfix.simulate import alias, guard, hooks, python_api, register
+    from devfix.simulate import alias, python_api, register
 
     config = torch._C._show_config()
     torch._C._show_config = lambda: config  # the native one asks the CUDA hooks for a std::string
     machine.become(kind, devices)
+    machine.gpu_build = bool(torch.version.cuda)
     try:
-        guard.install()
-        hooks.install()
+        _connect()
     except BaseException:
         machine.devices = 0
         raise
@@ -88,6 +85,32 @@ def _install(devices: int, kind: str) -> tuple[str, ...]:
     if (placed.device, float(placed + placed)) != (machine.device(devices - 1), 2.0):
         raise CannotSimulate(f"a tensor on {kind} is not what it is on the CPU")
     return missing
+
+
+def _connect() -> None:
+    """Have libtorch ask this machine for its devices: by an extension, if there is one for this torch, or else by the
+    layout of torch's objects, which is checked first."""
+    import sys
+
+    from devfix.simulate import guard, hooks, native
+
+    if native.built():
+        native.install()
+        return
+    try:
+        if not sys.platform.startswith("linux"):
+            raise CannotSimulate(
+                f"the layout of torch's objects is known on Linux only, not on {sys.platform}"
+            )
+        guard.install()
+        hooks.install()
+    except CannotSimulate as error:
+        advice = (
+            "; `devfix simulate --build` compiles an extension that does without that"
+            if machine.kind == "cuda"
+            else ""
+        )
+        raise CannotSimulate(f"{error}{advice}") from error
 
 
 def renew_after_fork() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import mmap
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ def has_old_wording() -> bool:
 
     It has hundreds of megabytes: only asked once there is an error.
     """
-    library = Path(torch.__path__[0]) / "lib" / "libtorch_cpu.so"
+    names = {"win32": "torch_cpu.dll", "darwin": "libtorch_cpu.dylib"}
+    library = Path(torch.__path__[0]) / "lib" / names.get(sys.platform, "libtorch_cpu.so")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b", different from other tensors on ") < 0
 

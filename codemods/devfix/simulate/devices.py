@@ -144,13 +144,15 @@ def install() -> None:
     module.device_count = lambda: count
     module.current_device = lambda: current_device()
     module.set_device = lambda device: _set_device(device)
-    os.register_at_fork(after_in_child=_in_child)
+    if hasattr(os, "register_at_fork"):  # Windows has no forks
+        os.register_at_fork(after_in_child=_in_child)
 
-    for name, function in _native_functions().items():
-        setattr(torch._C, f"_{machine.kind}_{name}", _own(function))
+    functions = {f"_{machine.kind}_{name}": one for name, one in _native_functions().items()}
     for name in _declared():
-        if not hasattr(torch._C, name):
+        if machine.gpu_build or not hasattr(torch._C, name):
             setattr(torch._C, name, _refusal(name))
+    for name, function in functions.items():
+        setattr(torch._C, name, _own(function))
     module._exchange_device = lambda index: _exchange(index)
     module._maybe_exchange_device = lambda index: _exchange(index)
     module._lazy_call = lambda function, **named: function()
@@ -228,6 +230,8 @@ def _native_functions() -> dict[str, Callable[..., Any]]:
         "sleep": nothing,
         "set_sync_debug_mode": nothing,
         "get_sync_debug_mode": lambda: 0,
+        "get_cudnn_benchmark_limit": lambda: 10,
+        "set_cudnn_benchmark_limit": nothing,
         "getCurrentBlasHandle": lambda: 0,
         "clearCublasWorkspaces": nothing,
         "getCurrentRawStream": lambda device: 0,

@@ -11,9 +11,13 @@ _NO_KERNEL = re.compile(
 )
 
 
+# What CUDA itself says, to which a function of a CUDA build has come by a way of its own.
+REAL_CUDA = re.compile(r"CUDA driver version is insufficient|no CUDA-capable device|Found no NVIDIA driver")
+
+
 def is_refusal(error: str) -> bool:
     """Is the text of an error the simulator's own no? A worker process passes it on as text."""
-    return SimulationUnsupported.TAIL in error or _NO_KERNEL.search(error) is not None
+    return SimulationUnsupported.TAIL in error or bool(_NO_KERNEL.search(error) or REAL_CUDA.search(error))
 
 
 def lacks(operation: str, backend: str) -> NotImplementedError:
@@ -26,7 +30,7 @@ def lacks(operation: str, backend: str) -> NotImplementedError:
 
 
 class CannotSimulate(RuntimeError):
-    """No CUDA devices can be simulated here: real CUDA, a CUDA build, or a torch laid out otherwise."""
+    """No CUDA devices can be simulated here: there is real CUDA, or a torch that is laid out otherwise."""
 
 
 class SimulationUnsupported(NotImplementedError):

@@ -69,7 +69,7 @@ def _simulator() -> tuple[bool, str]:
     """Enable it and try what all else stands on: a result that is the CPU's, and an error that is CUDA's."""
     import torch
 
-    from devfix.simulate import CannotSimulate, enable
+    from devfix.simulate import CannotSimulate, enable, native
 
     try:
         missing = enable(2)
@@ -87,7 +87,8 @@ def _simulator() -> tuple[bool, str]:
     else:
         return False, "mixed devices raise nothing"
     left = f"; {len(missing)} operations have no kernel" if missing else ""
-    return True, f"layout of torch's objects checked, two devices tried{left}"
+    how = "by the compiled extension" if native.built() else "layout of torch's objects checked"
+    return True, f"{how}, two devices tried{left}"
 
 
 if __name__ == "__main__":

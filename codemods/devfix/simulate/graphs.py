@@ -8,6 +8,7 @@ capture is underway at a time (torch's own rule), and it records what all thread
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,6 +163,7 @@ class Graph:
         self._stream: Any = None
         self._pool = (0, 0)
         self._captured: Capture | None = None
+        self._ending = False
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         if self._captured is not None:
@@ -183,6 +185,10 @@ class Graph:
             numbers.offset = 0
 
     def capture_end(self) -> None:
+        self.capture_end_pre()
+        self.capture_end_post()
+
+    def capture_end_pre(self) -> None:  # torch 2.14 calls this, `instantiate` and then `capture_end_post`
         if torch.cuda.current_stream() != self._stream:
             raise RuntimeError("Capture must end on the same stream it began on.")
         capture, machine.capture = machine.capture, None
@@ -196,14 +202,21 @@ class Graph:
             warnings.warn(
                 "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
                 "device or stream.",
-                stacklevel=3,
+                stacklevel=4,
             )
-        self._captured = capture
+        self._captured, self._ending = capture, True
+
+    def capture_end_post(self) -> None:
+        self._ending = False
+
+    @property
+    def _has_graph_exec(self) -> bool:
+        return self._captured is not None
 
     def instantiate(self) -> None:
         if self._captured is None:
             raise RuntimeError("capture_end() must have been called before calling instantiate")
-        if not self._keep:
+        if not self._keep and not self._ending:
             raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
 
     def replay(self) -> None:
@@ -267,8 +280,20 @@ def _make(call: _Call, generators: Mapping[int, tuple[Numbers, int]]) -> None:
 
 def install() -> None:
     graphs: Any = torch.cuda.graphs
-    graphs.CUDAGraph.__bases__ = (Graph,)
+    try:
+        graphs.CUDAGraph.__bases__ = (Graph,)
+    except TypeError:  # in a build for GPUs, it is made of a class of C++
+        _make_again(graphs)
     graphs._graph_pool_handle = lambda: (0, next(_pools))
     if not hasattr(torch._C, "_host_emptyCache"):
         torch._C._host_emptyCache = lambda: None
     graphs._cuda_isCurrentStreamCapturing = lambda: machine.capture is not None
+
+
+def _make_again(graphs: Any) -> None:
+    """torch.cuda.graphs, with its own classes and functions around Graph."""
+    torch._C._CUDAGraph = Graph
+    importlib.reload(graphs)
+    for name, value in vars(torch.cuda).items():
+        if getattr(value, "__module__", None) == graphs.__name__:
+            setattr(torch.cuda, name, getattr(graphs, name))

@@ -43,7 +43,7 @@ def install() -> None:
     except ValueError as error:
         raise CannotSimulate(f"device_guard_impl_registry is not exported: {error}") from error
     own = machine.torch_kind.number
-    if registry[own]:
+    if registry[own] and not machine.gpu_build:
         raise CannotSimulate(
             f"a device guard of {machine.kind} is already registered (a build of torch for it?)"
         )

@@ -1,6 +1,6 @@
 """Make libtorch believe in an accelerator of type CUDA: `at::getAccelerator() == CUDA`.
 
-The CPU wheel owns one CUDAHooksInterface object, a stub. Its table of virtual functions is
+torch owns one CUDAHooksInterface object, in a CPU build a stub. Its table of virtual functions is
 replaced by a copy in which hasCUDA, deviceCount and their like answer for the simulated machine.
 Of PrivateUse1 there is none: it gets one whose other functions are the stub's of XPU, of the same base.
 Needed by the autograd engine, `torch.device(0)`, `.to(0)`, `torch.accelerator` and pinned memory.
@@ -56,11 +56,13 @@ def install() -> None:
     get_hooks.restype = _POINTER
     hooks: int = get_hooks()
     table = VTable(hooks, slots, size)
-    # The stub says no to all of these: the slot numbers are right, and there is no real CUDA.
+    # The stub says no to all of these: the slot numbers are right, and there is no real CUDA. The hooks of a GPU build
+    # know what they were built with.
     probes = _PROBES[machine.kind]
     if not set(probes) <= slots.keys():
         raise CannotSimulate(f"{interface} lacks functions that it should have")
-    if any(table.call(name, prototype) for name, prototype in probes.items()):
+    built = {*probes} - {"hasCUDA", "getNumGPUs"} if machine.gpu_build else set()
+    if any(bool(table.call(name, prototype)) != (name in built) for name, prototype in probes.items()):
         raise CannotSimulate(f"{interface} is not laid out as its headers say, or {machine.kind} is there")
     if register is None:
         _POINTER.from_address(hooks).value = table.clone(_functions(root))
@@ -70,7 +72,7 @@ def install() -> None:
     register(table.clone_object(_functions(root)))
 
 
-def _is_pinned(address: int) -> bool:
+def is_pinned(address: int | None) -> bool:
     if address in machine.pinned:
         return True
     return any(start <= (address or 0) < start + size for start, size in machine.pinned.items())
@@ -84,7 +86,10 @@ def _functions(root: Path) -> dict[str, Any]:
         return old
 
     pointer, int8 = _POINTER, ctypes.c_int8
+    lacking = _BOOL(lambda this: False)
     functions = {
+        # Of a GPU build, which must not come to these libraries; a CPU build says so itself.
+        **dict.fromkeys(("hasMAGMA", "hasCuDNN", "compiledWithCuDNN", "hasCuSOLVER", "hasCuBLASLt"), lacking),
         "hasCUDA": _BOOL(lambda this: True),
         "hasCUDART": _BOOL(lambda this: True),
         "hasMPS": _BOOL(lambda this: True),
@@ -110,7 +115,7 @@ def _functions(root: Path) -> dict[str, Any]:
         "maybeExchangeDevice": ctypes.CFUNCTYPE(int8, pointer, int8)(exchange),
         "deviceSynchronize": ctypes.CFUNCTYPE(None, pointer, int8)(lambda this, index: None),
         "isPinnedPtr": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer)(
-            lambda this, address: _is_pinned(address)
+            lambda this, address: is_pinned(address)
         ),
     }
     c10 = ctypes.CDLL(str(root / "lib" / "libc10.so"))

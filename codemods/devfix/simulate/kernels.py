@@ -23,6 +23,7 @@ from devfix.simulate.device_checks import (
     check_wrapper,
     tensors,
 )
+from devfix.simulate.errors import REAL_CUDA
 from devfix.simulate.generators import bring_up, numbers_of
 from devfix.simulate.machine import check_process, current_device, guard_of, machine, stats, synchronizes
 from devfix.simulate.native_functions import NativeFunction
@@ -311,11 +312,11 @@ class _Kernel:
             return _COMPOSITE
         if self.shared:
             # Run on the cuda tensors, the function's own checks speak; when they pass, it comes to
-            # a DispatchStub that has no CUDA kernel in this build.
+            # a DispatchStub that has no CUDA kernel in this build, or one that finds no GPU.
             try:
                 return self.run_with(Key.CPU, *arguments, **named)
             except RuntimeError as error:
-                if "DispatchStub" not in str(error):
+                if "DispatchStub" not in str(error) and not REAL_CUDA.search(str(error)):
                     raise
                 return None
         written = set(self.written.values())

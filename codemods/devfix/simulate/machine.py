@@ -65,6 +65,7 @@ class Machine:
     kind: str = "cuda"  # the type of the devices, of KINDS
     torch_kind: Kind = KINDS["cuda"]
     here: Callable[[Any], bool] = attrgetter("is_cuda")  # is a tensor on one of them?
+    gpu_build: bool = False  # torch itself has kernels and functions for these devices, which must not run
     bad_fork: bool = False  # in a child that was forked after CUDA was there
     sync_debug: int = 0  # torch.cuda.set_sync_debug_mode: 1 warn, 2 error
     default_generators: list[Any] = field(default_factory=list)  # one cuda generator per device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 from typing import Any
 
@@ -33,8 +34,19 @@ def install_attention() -> None:
         keep(library)
 
 
-def _whole_attention(*arguments: Any, **named: Any) -> Any:
-    return torch.ops.aten._scaled_dot_product_attention_math.default(*arguments, **named)[0]
+def _whole_attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, *arguments: Any, **named: Any
+) -> Any:
+    """What comes before the choice is that of attention.cpp: a check, and masks of truth values become numbers."""
+    if not query.device == key.device == value.device:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same device type, but got query.device: "
+            f"{query.device} key.device: {key.device} and value.device: {value.device} instead."
+        )
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, -math.inf)
+    operation = torch.ops.aten._scaled_dot_product_attention_math.default
+    return operation(query, key, value, attn_mask, *arguments, **named)[0]
 
 
 def _seed(seed: int) -> None:

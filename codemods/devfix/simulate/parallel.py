@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from devfix.simulate import groups
-from devfix.simulate.machine import current_device
+from devfix.simulate.machine import current_device, machine
 
 
 def _device(item: Any) -> Any:
@@ -48,5 +48,8 @@ def install() -> None:
     torch._C._broadcast_coalesced = _broadcast_coalesced
     torch._C._scatter = _scatter
     torch._C._gather = _gather
+    if machine.gpu_build:  # without these, torch.cuda.nccl is not available, as in a build for the CPU
+        for name in [one for one in dir(torch._C) if one.startswith("_nccl_") and "version" not in one]:
+            delattr(torch._C, name)
 
     groups.install()

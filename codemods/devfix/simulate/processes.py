@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import NoReturn
 
+from devfix.documents.state import user_folder
 from devfix.simulate.errors import CannotSimulate
 
 DEVICES = "DEVFIX_SIMULATE"  # how many devices
@@ -29,6 +30,7 @@ CANNOT = 2  # exit code
 KEEP_GOING = "DEVFIX_SIMULATE_KEEP_GOING"  # "1": device errors are noted, and carried out
 COPIES = "DEVFIX_SIMULATE_COPIES"  # "1": copies between devices are counted, with KEEP_GOING
 PLACE = "DEVFIX_SIMULATE_PLACE"  # patterns of names of test files: what they make is put on a device
+BUILT = "DEVFIX_SIMULATE_BUILT"  # the folder of compiled extensions (native.py)
 SEED = "DEVFIX_SIMULATE_SEED"  # what random numbers begin with, where runs are to be compared
 
 MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
@@ -60,6 +62,7 @@ def environment(
     made[REPORTS] = reports
     made[KEEP_GOING] = "1" if keep_going else ""
     made[COPIES] = "1" if copies else ""
+    made[BUILT] = made.get(BUILT) or user_folder("cache")  # before the program gets another home
     made[PLACE] = os.pathsep.join(place)
     if device == "cpu":
         made["CUDA_VISIBLE_DEVICES"] = ""
@@ -190,10 +193,6 @@ def start(devices: int, kind: str = "cuda") -> str:
                     f"{devices} devices were asked for, and this machine has {found} real ones"
                 )
             return "cuda"
-        raise CannotSimulate(
-            f"torch {torch.__version__} is a build for GPUs, and there is no GPU; "
-            "install the CPU build of torch (see pytorch.org), which can be given simulated devices"
-        )
     enable(devices, kind)
     return f"{kind} (simulated)"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import lacking, mps, native_functions, others, recurrent
+from devfix.simulate import lacking, mps, native, native_functions, others, recurrent
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
 from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel, natively
@@ -51,6 +51,8 @@ def install() -> tuple[str, ...]:
     own = machine.key
     if machine.kind == "cuda":
         recurrent.install()
+        if machine.gpu_build and not native.built():
+            others.install_attention()
     if machine.kind in lacking.WORDS:
         others.install_attention()
         _fall_back(own, lacking.fallback(functions))
@@ -64,7 +66,30 @@ def install() -> tuple[str, ...]:
     more = ("QuantizedCUDA", "NestedTensorCUDA") if own == "CUDA" else ()
     for key in (f"Sparse{own}", f"SparseCsr{own}", *more):
         _refuse(key, "operator {} on " + key + f" tensors has no simulated {own} kernel")
+    if machine.gpu_build:
+        for key in (own, f"Sparse{own}", f"SparseCsr{own}", *more):
+            _cover(key)
     return tuple(missing)
+
+
+def _cover(key: str) -> None:
+    """In a build for GPUs: a refusal in the place of each kernel of torch's own that none from here has taken.
+
+    Collectives aside, whose kernels are the same for all devices.
+    """
+    libraries: dict[str, Any] = {}
+    for full in torch._C._dispatch_get_registrations_for_dispatch_key(key):
+        space, _, name = full.partition("::")
+        if space == "c10d" or f"{space}/{name}/{key}" in torch.library._impls:
+            continue
+        if space not in libraries:
+            libraries[space] = torch.library.Library(space, "IMPL", key)
+
+        def refuse(*arguments: Any, full: str = full, **named: Any) -> Any:
+            raise SimulationUnsupported(f"operator {full} has no simulated {key} kernel")
+
+        libraries[space].impl(name, refuse)
+    keep(*libraries.values())
 
 
 def _install_sparse(layout: str, functions: Mapping[str, NativeFunction]) -> None:

@@ -244,6 +244,17 @@ def _softmax_backward(name: str) -> Callable[..., Any]:
     return kernel
 
 
+# --- what a GPU build compares in a kernel of its own -----------------------------------------
+
+
+def _validate_coo(indices: Any, values: Any, *more: Any, **named: Any) -> None:
+    """Since torch 2.14, the numbers are looked at by a kernel that is no operator."""
+    operation = aten._validate_sparse_coo_tensor_args.default
+    if indices.device == values.device:
+        indices, values = (cpu_alias(one) if machine.here(one) else one for one in (indices, values))
+    operation._op_dk(Key.CompositeImplicitAutograd, indices, values, *more, **named)
+
+
 # --- operations that only CUDA has ---------------------------------------------------------
 
 
@@ -371,6 +382,7 @@ def special_kernels() -> dict[str, Callable[..., Any]]:
         "resize_": _resize,
         "set_": _set_empty,
         "record_stream": _record_stream,
+        "_validate_sparse_coo_tensor_args": _validate_coo,
         "_pin_memory": _pin_memory,
         "is_pinned": _is_pinned,
         "_fused_sdp_choice": _attention_choice,

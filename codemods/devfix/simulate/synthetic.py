@@ -278,7 +278,7 @@ class _Calls:
 
 def _fakeable(cannot: str) -> bool:
     """Is it the layout of torch's objects that devices cannot be simulated for?"""
-    return bool(cannot) and "build for GPUs" not in cannot
+    return bool(cannot) and "GPU build" not in cannot
 
 
 def _told(ended: Ended, answer: str, when: str, target: Target) -> dict[str, Any]:

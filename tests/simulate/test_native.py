@@ -1,0 +1,158 @@
+"""The compiled extension (native.cpp), which stands in for what is known of the layout of torch's objects."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from devfix.simulate.errors import is_refusal
+from facts import facts
+from test_cuda_facts import agrees
+
+TESTS = Path(__file__).resolve().parent
+# No layout is looked at, so that only the extension can have made the devices.
+ENABLE = """
+import json, sys
+sys.path.insert(0, {tests!r})
+import torch
+from devfix.simulate import enable, guard, hooks, native
+guard.install = hooks.install = None
+{change}
+enable({devices})
+assert native.built()
+"""
+FACTS = """
+from facts import facts
+from facts.running import outcomes
+wanted = [fact for theme in {themes!r} for fact in facts(theme) if fact.devices == {devices}]
+wanted = [fact for fact in wanted if fact.available(torch.__version__)]
+print(json.dumps([torch.__version__, outcomes(wanted, 2)]))
+"""
+THEMES = ["accelerator", "first", "generators", "loading", "streams"]
+
+
+def python(source: str, built: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "DEVFIX_SIMULATE_BUILT": str(built), "OMP_NUM_THREADS": "1", **more}
+    return subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, env=environment, timeout=300
+    )
+
+
+def command(built: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "DEVFIX_SIMULATE_BUILT": str(built), **more}
+    words = [sys.executable, "-m", "devfix", "simulate", "--build"]
+    return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the extension for this torch, made by the command."""
+    pytest.importorskip("torch")
+    if shutil.which("c++") is None:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path_factory.mktemp("built")
+    done = command(folder)
+    if "nothing to simulate" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    assert "by the compiled extension, two devices tried" in done.stderr
+    assert len(list((folder / "simulate").iterdir())) == 1
+    return folder
+
+
+def wrong(themes: list[str], devices: int, built: Path, change: str = "") -> list[str]:
+    """The facts that do not hold in a process with the extension."""
+    source = ENABLE.format(tests=str(TESTS), devices=devices, change=change)
+    done = python(source + FACTS.format(themes=themes, devices=devices), built)
+    assert done.returncode == 0, done.stderr
+    version, found = json.loads(done.stdout.splitlines()[-1])
+    known = {fact.id: fact for theme in themes for fact in facts(theme)}
+    assert found
+    return [f"{name}: {text}" for name, text in found.items() if not agrees(known[name], text, version)]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_facts(built: Path, devices: int) -> None:
+    assert not wrong(THEMES, devices, built)
+
+
+# A build for CPUs that is like one for GPUs: with a kernel and a function for CUDA that are torch's own.
+GPU_BUILD = """
+torch.version.cuda = "13.0"
+torch._C._cuda_tunableop_enable = lambda value: None
+torch._C._nccl_all_reduce = lambda *arguments: None
+owner = torch.library.Library("quantized", "FRAGMENT")
+owner.define("covered(Tensor x) -> Tensor")
+owner.impl("covered", lambda x: x, "CUDA")
+torch.library._impls.discard("quantized/covered/CUDA")
+"""
+
+
+def test_what_a_gpu_build_has_of_its_own_is_covered(built: Path) -> None:
+    assert not wrong(["first"], 1, built, GPU_BUILD)
+    source = ENABLE.format(tests=str(TESTS), devices=2, change=GPU_BUILD)
+    source += "assert not torch.cuda.nccl.is_available([torch.ones(1).cuda(device) for device in (0, 1)])"
+    done = python(source, built)
+    assert done.returncode == 0, done.stderr
+    for call in (
+        "torch.ops.quantized.covered(torch.ones(1).cuda())",
+        "torch._C._cuda_tunableop_enable(True)",
+    ):
+        done = python(ENABLE.format(tests=str(TESTS), devices=1, change=GPU_BUILD) + call, built)
+        assert "SimulationUnsupported: devfix: " in done.stderr and is_refusal(done.stderr), done.stderr
+
+
+def test_what_comes_to_cuda_itself_is_no_verdict() -> None:
+    assert is_refusal(
+        "AcceleratorError: CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+    )
+    assert is_refusal("AcceleratorError: CUDA error: no CUDA-capable device is detected")
+    assert not is_refusal("AcceleratorError: CUDA error: invalid device ordinal")
+
+
+SWAPPED = """
+from devfix.simulate import guard, enable
+read, swapped = guard.virtual_functions, {"type": "deviceCount", "deviceCount": "type"}
+guard.virtual_functions = lambda *where: [swapped.get(name, name) for name in read(*where)]
+enable(2)
+import torch
+x = torch.ones(2, device="cuda:1", requires_grad=True)
+x.sum().backward()
+torch.cuda.set_device(1)
+print(x.grad.device, torch.ones(2).to(0).device, torch._C._get_accelerator(), torch.ones(2).pin_memory().is_pinned())
+"""
+
+
+def test_it_is_used_where_the_layout_is_another(built: Path, tmp_path: Path) -> None:
+    assert python(SWAPPED, built).stdout == "cuda:1 cuda:0 cuda True\n"
+    without = python(SWAPPED, tmp_path)
+    assert without.returncode == 1 and "; `devfix simulate --build` compiles an extension" in without.stderr
+
+
+def test_it_is_not_looked_for_in_the_folder_at_hand(built: Path) -> None:
+    source = "from devfix.simulate import native; print(native.library(), native.built())"
+    done = python(source, Path("simulate"), XDG_CACHE_HOME="", HOME="here")
+    assert done.stdout == "None False\n", done.stderr
+
+
+def test_a_library_that_cannot_be_loaded(built: Path, tmp_path: Path) -> None:
+    (tmp_path / "simulate").mkdir()
+    (library,) = (built / "simulate").iterdir()
+    (tmp_path / "simulate" / library.name).write_text("no library")
+    done = python("from devfix.simulate import enable; enable()", tmp_path)
+    assert "CannotSimulate: the compiled extension cannot be loaded" in done.stderr
+
+
+def test_no_compiler(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    none = command(tmp_path, CXX=str(tmp_path / "none"))
+    assert none.returncode == 2 and "could not be run" in none.stderr
+    (tmp_path / "broken.py").write_text("raise SystemExit('it is broken')")
+    fails = command(tmp_path, CXX=f"{sys.executable} {tmp_path / 'broken.py'}")
+    assert fails.returncode == 2 and "could not compile it: it is broken" in fails.stderr
+    assert not list((tmp_path / "simulate").iterdir())
