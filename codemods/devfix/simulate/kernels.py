@@ -89,10 +89,11 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
         return natively(lambda *arguments, **named: made().run(*arguments, **named), operation)
     if not has_kernel(operation, "CPU"):
         return None
-    run = operation._op_dk
 
     def view_kernel(*arguments: Any, **named: Any) -> Any:
-        return run(Key.CPU, *arguments, **named)  # only shapes: it can work on the cuda tensor itself
+        return operation._op_dk(
+            Key.CPU, *arguments, **named
+        )  # only shapes: it can work on the cuda tensor itself
 
     return view_kernel
 
