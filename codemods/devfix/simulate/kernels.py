@@ -89,13 +89,8 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
         return natively(lambda *arguments, **named: made().run(*arguments, **named), operation)
     if not has_kernel(operation, "CPU"):
         return None
-
-    def view_kernel(*arguments: Any, **named: Any) -> Any:
-        return operation._op_dk(
-            Key.CPU, *arguments, **named
-        )  # only shapes: it can work on the cuda tensor itself
-
-    return view_kernel
+    # Only shapes: it can work on the cuda tensor itself.
+    return lambda *arguments, **named: operation._op_dk(Key.CPU, *arguments, **named)
 
 
 def _has_mask(indices: Any) -> bool:
