@@ -16,7 +16,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from PIL import Image
-from collections import deque, namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from torchvision import models, transforms
@@ -25,6 +25,22 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 FOUND = {
+    "lists of a defaultdict": """
+        def main(model, loader):
+            model = model.to(device)
+            history = defaultdict(list)
+            for x, y in loader:
+                history["loss"].append(F.mse_loss(model(x.to(device)), y.to(device)))
+            return torch.stack(history["loss"]).numpy()  # <
+    """,
+    "what an OrderedDict keeps": """
+        def main():
+            net = nn.Linear(4, 2).to(device)
+            fast = OrderedDict((name, one - 0.1) for name, one in net.named_parameters())
+            state = OrderedDict()
+            state["x"] = torch.randn(3, 4)  # <
+            return F.linear(state["x"], fast["weight"], fast["bias"])
+    """,
     "a replay memory": """
         Row = namedtuple("Row", ("state", "action", "reward"))
         class Memory:

@@ -15,7 +15,6 @@ from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Pla
 from devfix.engine.state import EMPTY, State
 from devfix.engine.uses import Uses, brought_back, handed_or_moved
 from devfix.engine.values import (
-    ANYTHING,
     BATCH,
     CLASS,
     DEVICE,
@@ -28,7 +27,6 @@ from devfix.engine.values import (
     OBJECT,
     PASS,
     PROVEN,
-    SEQUENCE,
     TENSOR,
     UNKNOWN,
     Link,
@@ -56,21 +54,6 @@ class Partial(NamedTuple):
 
     def __hash__(self) -> int:
         return hash(self.node)  # values are told apart by what they refer to; a dict has no hash
-
-
-class Record(NamedTuple):
-    """A class of named tuples, with the names of its fields."""
-
-    names: tuple[str, ...]
-
-    def made(self, arguments: Arguments) -> Value:
-        """A tuple of these values, which can be asked for by name; any sequence, if they are not known one by one."""
-        given = dict(zip(self.names, (value for value, _ in arguments[0]), strict=False))
-        given |= {name: value for name, (value, _) in arguments[1].items()}
-        if len(arguments[0]) > len(self.names) or not given.keys() <= set(self.names):
-            return Value(SEQUENCE)
-        fields = {name: given.get(name, ANYTHING) for name in self.names}
-        return Value(SEQUENCE, items=tuple(fields.values()), fields=fields)
 
 
 class Lambda(NamedTuple):

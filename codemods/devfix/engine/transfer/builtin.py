@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.collections import mapping
 from devfix.engine.forms import OPEN, as_text
 from devfix.engine.frame import Arguments
 from devfix.engine.transfer.methods import Methods
@@ -14,7 +15,6 @@ from devfix.engine.values import (
     BATCH,
     CLASS,
     DEVICE,
-    MAPPING,
     MODULE,
     NUMBER,
     SEQUENCE,
@@ -82,10 +82,7 @@ class Builtins(Methods):
         if name == "filter" and len(values) > 1:
             return values[1]
         if name == "dict":
-            fields = {key: value for key, (value, _) in arguments[1].items()}
-            row = element(first) if first.kind == SEQUENCE else None  # of pairs
-            rest = row.items[-1] if row is not None and row.items else first.rest
-            return Value(MAPPING, fields={**(first.fields or {}), **fields}, rest=rest)
+            return mapping(arguments)
         if (
             name == "type"
             and len(values) == 1

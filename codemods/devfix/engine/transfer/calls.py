@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.collections import EMPTY, Record
 from devfix.engine.events import MOVES, USED
 from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average, is_network_name
 from devfix.engine.facts import LeftOut
 from devfix.engine.files import Class, Function, stored
-from devfix.engine.frame import Arguments, Frame, Lambda, Partial, Record
+from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.places import (
     AT,
     BY_OWNER,
@@ -50,7 +51,6 @@ from devfix.engine.values import (
 from devfix.models.loader import public
 
 MAX_DEPTH = 6
-_EMPTY = {"list": Value(SEQUENCE, items=()), "dict": Value(MAPPING, fields={})}
 
 
 class Calls(ModuleRuns):
@@ -286,7 +286,7 @@ class Calls(ModuleRuns):
             return ANYTHING
         keywords = held[1].keywords if isinstance(held[1], ast.Call) else ()
         made = {one.arg: one.value.id for one in keywords if isinstance(one.value, ast.Name)}
-        return _EMPTY.get(made.get("default_factory", "")) or self.analysis.constant(*held)
+        return EMPTY.get(made.get("default_factory", "")) or self.analysis.constant(*held)
 
     # --- functions -----------------------------------------------------------------------
 

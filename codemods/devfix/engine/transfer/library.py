@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 from devfix.engine import forms
+from devfix.engine.collections import collection
 from devfix.engine.events import WRAPPED
 from devfix.engine.evidence import (
     asks_how_many,
 )
-from devfix.engine.frame import Arguments, Partial, Record
+from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import (
     AT_DEFAULT,
     BY_LOADER,
@@ -95,12 +96,10 @@ class Library(OutOfSight):
                 return self.copied(values[0][0], node)
             if dotted == "functools.partial":
                 return self.partial(node, arguments)
-            if dotted == "collections.deque":
-                return values[0][0] if values and values[0][0].kind == SEQUENCE else Value(SEQUENCE, items=())
-            if dotted == "collections.namedtuple" and len(values) > 1:
-                named = values[1][0]
-                texts = [one.const for one in named.items or ()] or str(named.const).replace(",", " ").split()
-                return Value(FUNCTION, ref=Record(tuple(map(str, texts))))
+            if dotted.startswith("collections."):
+                held = collection(node, last, arguments, lambda one: self.call_value(node, one, ([], {})))
+                if held is not None:
+                    return held
             if dotted.startswith(("random.", "math.", "time.", "os.", "json.", "logging.", "itertools.")):
                 return self._plain_library(node, dotted, arguments)
             given = values[0][0] if values else ANYTHING
