@@ -87,6 +87,7 @@ class Analysis(Context):
         self.frames: dict[int, Frame] = {}  # that lambdas were made in
         self.kept: list[Value] = []
         self.made: dict[object, Value] = {}  # the modules that the program makes, by their cells
+        self.implied: dict[tuple[ast.AST, str], ast.Call] = {}  # calls of special methods, by where and which
         self.inside: dict[object, list[Value]] = {}  # what other objects are made with, in a list or a dict
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None  # by line and name
         self.taken_apart: set[ast.AST] = set()  # what makes the batches that a function takes elements of

@@ -53,6 +53,8 @@ _INPUTS = frozenset({"x", "input", "inputs", "features", "hidden_states"})
 
 Bound = dict[str, Value]
 
+_EXPRESSIONS = (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.IfExp)
+
 
 class Context:
     """Evidence for parameters, and the values of names that files define; each is found out once."""
@@ -291,7 +293,8 @@ class Context:
         """The value of a default, or of a name in the body of a class."""
         if isinstance(node, ast.Constant):
             return self._body(file)._constant(node)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.IfExp)):
+        made = isinstance(node, ast.Call) and file.dotted(node.func).startswith("torch.")
+        if made or isinstance(node, _EXPRESSIONS):
             body = self._body(file)
             body.quiet += 1
             try:

@@ -17,6 +17,7 @@ from devfix.engine.values import (
     DEVICE,
     MODULE,
     NUMBER,
+    OBJECT,
     SEQUENCE,
     TENSOR,
     TEXT,
@@ -103,6 +104,8 @@ class Builtins(Methods):
             return self.iterate(first, node).but(role="named", bound=None)  # it need not be a module
         if name == "setattr" and len(values) == 3:
             self.arrives(node, first, node, values[2])
+            if first.kind == OBJECT and first.ref is not None and isinstance(values[1].const, str):
+                self.state.set_attribute(first.ref, values[1].const, values[2])
         if name == "setattr" and len(values) == 3 and first.kind == MODULE and values[2].kind == MODULE:
             self.attach(
                 node,

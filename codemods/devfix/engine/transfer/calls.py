@@ -262,6 +262,9 @@ class Calls(ModuleRuns):
             self.call_function(node, init, made, arguments)
         elif what == "object":
             self._fields(node, cell, owner, arguments)
+            after = owner.method("__post_init__")
+            if after is not None:
+                self.call_function(node, after, made, ([], {}))
         if is_average(owner.name) and not speaks_of(owner, "to", "cuda", "device"):
             self.copied_beside(node, arguments)
         if any(self.models.layer(public(base)) == "scatters" for base in owner.outside):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.collections import mapping
 from devfix.engine.evidence import is_batch_name, is_labels_name
-from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, LITERAL, OWNED, Place, alternatives
-from devfix.engine.transfer.histories import Histories
+from devfix.engine.places import AT_DEFAULT, LITERAL, OWNED, Place, alternatives
+from devfix.engine.transfer.protocols import Protocols
 from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import may_be_skipped, renews
 from devfix.engine.values import (
@@ -32,7 +32,6 @@ from devfix.engine.values import (
     SEQUENCE,
     STORE,
     TENSOR,
-    TEXT,
     UNKNOWN,
     Assumption,
     Value,
@@ -40,63 +39,7 @@ from devfix.engine.values import (
 )
 
 
-class Containers(Histories):
-    def iterate(self, value: Value, node: ast.AST) -> Value:
-        """Any element of what is iterated over."""
-        kind = value.kind
-        if kind == LOADER:
-            if value.rest is not None:
-                return value.rest
-            if value.role == "owned":
-                return Value(BATCH, BY_OWNER)
-            return self.yielded(value, node, "loader")
-        if kind == SEQUENCE:
-            return self.any_of(value) or ANYTHING
-        if kind == MAPPING:
-            return A_TEXT
-        if kind == BATCH:
-            return value.linked(self.link(ELEMENT, node)) if value.links else value
-        if kind == TENSOR and value.role == PAIR:
-            return value.but(role="")
-        if kind == TENSOR:
-            return value.but(rank=0 if value.role == "flat" else None, role="item")
-        if kind == MODULE:
-            return self._part(value)
-        if kind == OBJECT and (fields := self._fields_of(value)):
-            return element(Value(SEQUENCE, items=fields)) or ANYTHING
-        if kind == ARRAY:
-            return Value(ARRAY)
-        if kind in (NUMBER, TEXT):
-            return Value(kind)
-        if value.role == "given":
-            return value
-        if kind == UNKNOWN and value.place.is_named:
-            return Value(UNKNOWN, Place(value.place.kind, ("element", value.place.key)))
-        return ANYTHING
-
-    def yielded(self, loader: Value, node: ast.AST, name: str) -> Value:
-        """What a loader yields, or an item of a data set: of pairs the first element, the other may be a number."""
-        links = (self.link(LOAD, node, name),)
-        place = AT_DEFAULT if loader.place.kind == "unknown" else loader.place
-        made = Value(BATCH, place, rank=1, links=links, assumed=loader.assumed)
-        return made if loader.role != "pairs" else Value(SEQUENCE, items=(made, ANYTHING))
-
-    def _part(self, value: Value) -> Value:
-        """Any part of a module: where the module is, and of a class of torch or of the program only if all are."""
-        if value.ref is not None:
-            parts = tuple([one for _, one in self.state.attributes(value.ref) if one.kind == MODULE])
-            found = self.any_of(Value(SEQUENCE, items=parts)) if parts and value.bound is None else None
-            if found is not None and found.kind == MODULE and found.ref is not None:
-                return found
-        return Value(MODULE, self.where(value), assumed=value.assumed, like=value)
-
-    def _fields_of(self, value: Value) -> tuple[Value, ...]:
-        """The elements of a NamedTuple, in their order."""
-        owner = value.bound.ref if isinstance(value.bound, Value) else None
-        if not isinstance(owner, Class) or not any(one.endswith("NamedTuple") for one in owner.bases):
-            return ()
-        return tuple([self.state.attribute(value.ref, name) or ANYTHING for name in owner.fields])
-
+class Containers(Protocols):
     def unpack(self, value: Value, count: int, node: ast.AST) -> list[Value]:
         """The first `count` elements, as names on the left take them."""
         if value.items is not None and value.kind == SEQUENCE:
@@ -132,6 +75,10 @@ class Containers(Histories):
             index = self.as_tensor(index)
             base = self.as_loaded(base, node.value, index) if index.kind == TENSOR else base
         kind, key = base.kind, index.const
+        if kind == OBJECT:
+            made = self.special(node, base, "__getitem__", [(index, node.slice)])
+            if made is not None:
+                return made
         if kind == UNKNOWN and isinstance(node.slice, ast.Tuple) and isinstance(node.value, ast.Name):
             uses = self.uses()
             if uses is not None and node.value.id in uses.sliced and uses.kind(node.value.id)[0] == TENSOR:
@@ -316,11 +263,22 @@ class Containers(Histories):
                 self.state.set_attribute(base.ref, target.attr, value.but(links=value.links or links))
         elif isinstance(target, ast.Subscript):
             self.store_item(target, value, target)
+        elif isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.args:
+            if target.func.attr == "setdefault":  # `d.setdefault(k, []).append(x)`
+                self._put_under(target.func.value, self.eval(target.args[0]), value)
 
-    def in_container(self, node: ast.Call, base: Value, name: str, values: list[Value]) -> Value:
+    def _put_under(self, target: ast.expr, key: Value, value: Value) -> None:
+        base = self.eval(target)
+        if base.kind == MAPPING and isinstance(key.const, (str, int)):
+            self.rebind(target, base.but(fields={**(base.fields or {}), key.const: value}))
+
+    def in_container(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """A method of a sequence or mapping."""
         assert isinstance(node.func, ast.Attribute)
-        target = node.func.value
+        target, values = node.func.value, [value for value, _ in arguments[0]]
+        if name == "_replace" and base.items is not None and base.fields:
+            fields = {**base.fields, **{key: value for key, (value, _) in arguments[1].items()}}
+            return base.but(fields=fields, items=tuple(fields.values())[: len(base.items)])
         if name in ("append", "add", "insert", "appendleft") and values:
             linked = self.put(base, values[-1], node)
             if (
@@ -341,7 +299,7 @@ class Containers(Histories):
             self.rebind(target, base.but(items=None, rest=self.with_element(known, more)))
             return ANYTHING
         if name == "update" and base.kind == MAPPING:
-            more = values[0] if values else ANYTHING
+            more = mapping(arguments)
             self.rebind(target, base.but(fields={**(base.fields or {}), **(more.fields or {})}))
             return ANYTHING
         if name == "items":
@@ -357,6 +315,9 @@ class Containers(Histories):
                 self.mixed(node, element(base), values[1], node.args[-1])
             if base.fields is not None and values and values[0].const in base.fields:
                 return base.fields[values[0].const]
+            if name == "setdefault" and len(values) > 1:
+                self._put_under(target, values[0], values[1])
+                return values[1]
             return (element(base) or ANYTHING) if not base.fields else ANYTHING
         if name == "copy":
             return base

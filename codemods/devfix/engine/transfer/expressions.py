@@ -108,6 +108,10 @@ class Expressions(Attributes):
         return tensor.but(kind=TENSOR, role="")
 
     def _plain(self, left: Value, right: Value, op: ast.operator) -> Value:
+        if left.kind == right.kind == MAPPING and isinstance(op, ast.BitOr):
+            return left.but(
+                fields={**(left.fields or {}), **(right.fields or {})}, rest=right.rest or left.rest
+            )
         if isinstance(op, ast.Mult) and SEQUENCE in (left.kind, right.kind):
             many = left if left.kind == SEQUENCE else right
             if many.items is not None and all(_is_placeholder(one) for one in many.items):

@@ -96,6 +96,9 @@ class Library(OutOfSight):
                 return self.copied(values[0][0], node)
             if dotted == "functools.partial":
                 return self.partial(node, arguments)
+            if dotted == "functools.reduce" and len(values) > 1:
+                one = self.iterate(values[1][0], node), values[1][1]
+                return self.call_value(node, values[0][0], ([one, one], {}))
             if dotted.startswith("collections."):
                 held = collection(node, last, arguments, lambda one: self.call_value(node, one, ([], {})))
                 if held is not None:
@@ -195,6 +198,12 @@ class Library(OutOfSight):
         values = arguments[0]
         if dotted == "itertools.chain":
             return Value(SEQUENCE, rest=self.iterate(values[0][0], node)) if values else ANYTHING
+        if dotted in ("itertools.cycle", "itertools.islice") and values:
+            return values[0][0]  # with the same elements
+        if dotted in ("itertools.product", "itertools.zip_longest"):
+            return Value(
+                SEQUENCE, rest=Value(SEQUENCE, items=tuple(self.iterate(one, node) for one, _ in values))
+            )
         if dotted in ("random.choice", "random.choices", "random.sample") and values:
             one = self.iterate(values[0][0], node)
             return one if dotted == "random.choice" else Value(SEQUENCE, rest=one)

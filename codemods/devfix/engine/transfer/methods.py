@@ -97,7 +97,7 @@ class Methods(Moves):
         if kind == OBJECT:
             return self.own_method(node, base, name, arguments)
         if kind in (SEQUENCE, MAPPING):
-            return self.in_container(node, base, name, [value for value, _ in arguments[0]])
+            return self.in_container(node, base, name, arguments)
         if kind == BATCH and name in _BATCH_METHODS:
             return self._of_batch(node, base, name, arguments)
         if kind == OWNER:

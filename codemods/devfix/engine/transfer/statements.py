@@ -260,8 +260,12 @@ class Run(Processes):
 
     def _with(self, node: ast.With) -> None:
         kept, autocasts = self.default, len(self.analysis.entered)
+        opened: list[tuple[ast.expr, Value]] = []
         for item in node.items:
             value = self.eval(item.context_expr)
+            given = self.special(item.context_expr, value, "__enter__")
+            if given is not None:
+                opened.append((item.context_expr, value))
             self.analysis.entered += self.entered(value, item.context_expr)
             if value.kind == DEVICE:
                 self.default = self.state.resolve(value.place)
@@ -274,10 +278,12 @@ class Run(Processes):
             if item.optional_vars is not None:
                 self.bind(
                     item.optional_vars,
-                    value if value.kind in (OBJECT, MODULE) else ANYTHING,
+                    given or (value if value.kind in (OBJECT, MODULE) else ANYTHING),
                     item.context_expr,
                 )
         self.block(node.body)
+        for at, value in reversed(opened):
+            self.special(at, value, "__exit__", [(NOTHING, at)] * 3)
         self.default = kept
         del self.analysis.entered[autocasts:]
 

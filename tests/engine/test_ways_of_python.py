@@ -1,0 +1,523 @@
+"""What Python does with a value on its way does not hide where it is: a bug is told, and what is right is silent."""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent
+
+import pytest
+from programs import spoken
+
+HEAD = """\
+import copy, functools, random
+from functools import cached_property, lru_cache, partial, reduce
+from itertools import chain, cycle, islice, product
+from dataclasses import dataclass
+from typing import NamedTuple
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = nn.Linear(4, 2).to(device)
+"""
+# What makes tensors in the programs below: with a device, they are right.
+MADE = re.compile(r"(torch\.(?:randn|ones|zeros)[(,][^()]*)\)")
+
+WAYS = {
+    "*args": """
+        def f(*a):
+            return net(*a)
+        f(torch.randn(3, 4))
+    """,
+    "a coroutine": """
+        import asyncio
+        async def make():
+            return torch.randn(3, 4)
+        async def main():
+            x = await make()
+            return net(x)
+        asyncio.run(main())
+    """,
+    "+= of a list": """
+        xs = []
+        xs += [torch.randn(3, 4)]
+        net(xs[0])
+    """,
+    "a bound method": """
+        class T:
+            def __init__(self):
+                self.net = nn.Linear(4, 2).to(device)
+            def b(self, x):
+                return self.net(x)
+        f = T().b
+        f(torch.randn(3, 4))
+    """,
+    "__call__": """
+        class A:
+            def __call__(self):
+                return torch.randn(3, 4)
+        net(A()())
+    """,
+    "a callback": """
+        def apply(f, x):
+            return f(x)
+        apply(net, torch.randn(3, 4))
+    """,
+    "a list of functions": """
+        fs = [net, nn.ReLU()]
+        x = torch.randn(3, 4)
+        for f in fs:
+            x = f(x)
+    """,
+    "a chain of methods": """
+        net(torch.randn(3, 4).float().view(3, 4).contiguous().clone())
+    """,
+    "chain": """
+        for x in chain([torch.randn(3, 4)], [torch.ones(3, 4)]):
+            net(x)
+    """,
+    "an attribute of a class": """
+        class A:
+            x = torch.randn(3, 4)
+        net(A.x)
+    """,
+    "an attribute of a class, by self": """
+        class A:
+            x = torch.randn(3, 4)
+            def run(self):
+                return net(self.x)
+        A().run()
+    """,
+    "a class method": """
+        class A:
+            @classmethod
+            def make(cls):
+                return cls(torch.randn(3, 4))
+            def __init__(self, x):
+                self.x = x
+        net(A.make().x)
+    """,
+    "a cached property": """
+        class A:
+            @cached_property
+            def x(self):
+                return torch.randn(3, 4)
+        net(A().x)
+    """,
+    "a copy": """
+        x = copy.copy(torch.randn(3, 4))
+        net(x)
+    """,
+    "cycle": """
+        it = cycle([torch.randn(3, 4)])
+        net(next(it))
+    """,
+    "a deep copy": """
+        x = copy.deepcopy({"x": torch.randn(3, 4)})
+        net(x["x"])
+    """,
+    "a decorator": """
+        def log(f):
+            @functools.wraps(f)
+            def inner(*a, **k):
+                return f(*a, **k)
+            return inner
+        @log
+        def run(x):
+            return net(x)
+        run(torch.randn(3, 4))
+    """,
+    "a decorator with arguments": """
+        def log(name):
+            def outer(f):
+                def inner(*a, **k):
+                    print(name)
+                    return f(*a, **k)
+                return inner
+            return outer
+        @log("x")
+        def make(n):
+            return torch.randn(n, 4)
+        net(make(3))
+    """,
+    "a default": """
+        def f(x=torch.randn(3, 4)):
+            return net(x)
+        f()
+    """,
+    "a dict comprehension": """
+        d = {k: torch.randn(3, 4) for k in "ab"}
+        for k in d:
+            net(d[k])
+    """,
+    "a dict of methods": """
+        class T:
+            def __init__(self):
+                self.net = nn.Linear(4, 2).to(device)
+                self.ops = {"run": self.run}
+            def run(self, x):
+                return self.net(x)
+            def go(self, name, x):
+                return self.ops[name](x)
+        T().go("run", torch.randn(3, 4))
+    """,
+    "pop of a dict": """
+        d = {"x": torch.randn(3, 4)}
+        net(d.pop("x"))
+    """,
+    "__enter__": """
+        class A:
+            def __enter__(self):
+                return torch.randn(3, 4)
+            def __exit__(self, *a):
+                pass
+        with A() as x:
+            net(x)
+    """,
+    "enumerate": """
+        for i, x in enumerate([torch.randn(3, 4)]):
+            net(x)
+    """,
+    "try and except": """
+        try:
+            x = torch.randn(3, 4)
+        except ValueError:
+            x = torch.ones(3, 4)
+        net(x)
+    """,
+    "extend": """
+        xs = []
+        xs.extend([torch.randn(3, 4)])
+        net(xs.pop())
+    """,
+    "finally": """
+        try:
+            x = torch.randn(3, 4)
+        finally:
+            pass
+        net(x)
+    """,
+    "the rows of a tensor": """
+        for row in torch.randn(6, 4):
+            net(row)
+    """,
+    "a frozen dataclass": """
+        @dataclass(frozen=True)
+        class T:
+            x: torch.Tensor
+        t = T(x=torch.randn(3, 4))
+        net(t.x)
+    """,
+    "a generator": """
+        def g():
+            for _ in range(3):
+                yield torch.randn(3, 4)
+        for x in g():
+            net(x)
+    """,
+    "a generator of pairs": """
+        def g():
+            yield torch.randn(3, 4), 1
+        for x, y in g():
+            net(x)
+    """,
+    "a generator expression": """
+        xs = (torch.randn(3, 4) for _ in range(2))
+        for x in xs:
+            net(x)
+    """,
+    "setattr and getattr": """
+        class A:
+            pass
+        a = A()
+        setattr(a, "x", torch.randn(3, 4))
+        net(getattr(a, "x"))
+    """,
+    "getattr with a default": """
+        class A:
+            pass
+        a = A()
+        a.x = torch.randn(3, 4)
+        net(getattr(a, "x", None))
+    """,
+    "__getitem__": """
+        class A:
+            def __getitem__(self, i):
+                return torch.randn(3, 4)
+        net(A()[0])
+    """,
+    "insert": """
+        xs = []
+        xs.insert(0, torch.randn(3, 4))
+        net(xs[0])
+    """,
+    "islice": """
+        for x in islice([torch.randn(3, 4)], 1):
+            net(x)
+    """,
+    "__iter__": """
+        class A:
+            def __iter__(self):
+                for _ in range(2):
+                    yield torch.randn(3, 4)
+        for x in A():
+            net(x)
+    """,
+    "items()": """
+        d = {"x": torch.randn(3, 4)}
+        for k, v in d.items():
+            net(v)
+    """,
+    "__next__ in a loop": """
+        class A:
+            def __iter__(self):
+                return self
+            def __next__(self):
+                return torch.randn(3, 4)
+        for x in A():
+            net(x)
+    """,
+    "__next__": """
+        class A:
+            def __next__(self):
+                return torch.randn(3, 4)
+        net(next(A()))
+    """,
+    "**kwargs": """
+        def f(**k):
+            return net(**k)
+        f(input=torch.randn(3, 4))
+    """,
+    "**kwargs that are handed on": """
+        def g(x, y=None):
+            return net(x)
+        def f(**k):
+            return g(**k)
+        f(x=torch.randn(3, 4))
+    """,
+    "a keyword": """
+        def f(*, x):
+            return net(x)
+        f(x=torch.randn(3, 4))
+    """,
+    "a loop over __getitem__": """
+        class A:
+            def __len__(self):
+                return 3
+            def __getitem__(self, i):
+                return torch.randn(3, 4)
+        for x in A():
+            net(x)
+    """,
+    "a list comprehension": """
+        xs = [torch.randn(3, 4) for _ in range(3)]
+        ys = [net(x) for x in xs if x is not None]
+    """,
+    "lru_cache": """
+        @lru_cache
+        def make(n):
+            return torch.randn(n, 4)
+        net(make(3))
+    """,
+    "max with a key": """
+        x = max([torch.randn(3, 4)], key=lambda t: t.mean().item())
+        net(x)
+    """,
+    "a method": """
+        class T:
+            def __init__(self):
+                self.net = nn.Linear(4, 2).to(device)
+            def a(self, x):
+                return self.b(x)
+            def b(self, x):
+                return self.net(x)
+        T().a(torch.randn(3, 4))
+    """,
+    "map": """
+        ys = list(map(net, [torch.randn(3, 4)]))
+    """,
+    "map with a lambda": """
+        ys = list(map(lambda t: net(t), [torch.randn(3, 4)]))
+    """,
+    "| of dicts": """
+        d = {"x": torch.randn(3, 4)} | {"y": 1}
+        net(d["x"])
+    """,
+    "a dict in a dict display": """
+        d = {**{"x": torch.randn(3, 4)}, "y": 1}
+        net(d["x"])
+    """,
+    "match": """
+        mode = "a"
+        match mode:
+            case "a":
+                x = torch.randn(3, 4)
+            case _:
+                x = torch.ones(3, 4)
+        net(x)
+    """,
+    "a list times a number": """
+        xs = [torch.randn(3, 4)] * 3
+        net(xs[1])
+    """,
+    "nested containers": """
+        d = {"a": {"b": [torch.randn(3, 4)]}}
+        net(d["a"]["b"][0])
+    """,
+    "_replace": """
+        class R(NamedTuple):
+            x: torch.Tensor
+            y: int
+        r = R(torch.randn(3, 4), 1)._replace(y=2)
+        net(r.x)
+    """,
+    "partial": """
+        make = partial(torch.randn, 3, 4)
+        net(make())
+    """,
+    "__post_init__": """
+        @dataclass
+        class T:
+            n: int
+            def __post_init__(self):
+                self.x = torch.randn(self.n, 4)
+        net(T(3).x)
+    """,
+    "product": """
+        for a, b in product([torch.randn(3, 4)], [1, 2]):
+            net(a)
+    """,
+    "a property": """
+        class A:
+            @property
+            def x(self):
+                return torch.randn(3, 4)
+        net(A().x)
+    """,
+    "random.choice": """
+        x = random.choice([torch.randn(3, 4), torch.ones(3, 4)])
+        net(x)
+    """,
+    "reduce": """
+        y = reduce(lambda a, b: a + b, [torch.randn(3, 4), torch.randn(3, 4)])
+        net(y)
+    """,
+    "reversed": """
+        for x in reversed([torch.randn(3, 4)]):
+            net(x)
+    """,
+    "setdefault": """
+        d = {}
+        d.setdefault("x", []).append(torch.randn(3, 4))
+        net(d["x"][0])
+    """,
+    "a slice of a list": """
+        xs = [torch.randn(3, 4) for _ in range(4)]
+        net(xs[1:][0])
+    """,
+    "__slots__": """
+        class T:
+            __slots__ = ("x",)
+            def __init__(self):
+                self.x = torch.randn(3, 4)
+        net(T().x)
+    """,
+    "sorted": """
+        xs = sorted([torch.randn(3, 4), torch.randn(3, 4)], key=lambda t: t.sum().item())
+        net(xs[0])
+    """,
+    "stack of a comprehension": """
+        net(torch.stack([torch.randn(4) for _ in range(3)]))
+    """,
+    "a starred target": """
+        a, *b = [torch.randn(3, 4), torch.ones(3, 4), torch.zeros(3, 4)]
+        net(b[0])
+    """,
+    "a static method": """
+        class A:
+            @staticmethod
+            def x():
+                return torch.randn(3, 4)
+        net(A.x())
+    """,
+    "keys that are made": """
+        for name in ("x", "y"):
+            d = {}
+            d[f"{name}_in"] = torch.randn(3, 4)
+            net(d[f"{name}_in"])
+    """,
+    "sum": """
+        x = sum([torch.randn(3, 4), torch.ones(3, 4)])
+        net(x)
+    """,
+    "split": """
+        for c in torch.randn(6, 4).split(3):
+            net(c)
+    """,
+    "a tuple that is returned": """
+        def make():
+            return torch.randn(3, 4), torch.ones(3)
+        x, y = make()
+        net(x)
+    """,
+    "an item of what is returned": """
+        def make():
+            return torch.randn(3, 4), torch.ones(3)
+        net(make()[0])
+    """,
+    "a tensor that is unpacked": """
+        x, y = torch.randn(2, 3, 4)
+        net(x)
+    """,
+    "nested targets": """
+        (x, y), z = (torch.randn(3, 4), 1), 2
+        net(x)
+    """,
+    "update": """
+        d = {}
+        d.update({"x": torch.randn(3, 4)})
+        net(d["x"])
+    """,
+    "update with a keyword": """
+        d = {}
+        d.update(x=torch.randn(3, 4))
+        net(d.get("x"))
+    """,
+    "values()": """
+        d = {"x": torch.randn(3, 4)}
+        net(next(iter(d.values())))
+    """,
+    "a walrus": """
+        if (x := torch.randn(3, 4)) is not None:
+            net(x)
+    """,
+    "while": """
+        i = 0
+        while i < 3:
+            x = torch.randn(3, 4)
+            net(x)
+            i += 1
+    """,
+    "yield from": """
+        def h():
+            yield torch.randn(3, 4)
+        def g():
+            yield from h()
+        for x in g():
+            net(x)
+    """,
+    "zip": """
+        for x, y in zip([torch.randn(3, 4)], [1]):
+            net(x)
+    """,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_stays_on_the_cpu_is_told(way: str) -> None:
+    assert spoken(HEAD, dedent(WAYS[way]))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_made_on_the_device_is_silent(way: str) -> None:
+    code, made = MADE.subn(r"\1, device=device)", dedent(WAYS[way]))
+    assert made and spoken(HEAD, code) == set()
