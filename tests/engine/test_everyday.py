@@ -25,6 +25,17 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 FOUND = {
+    "what the constructor makes of a parameter": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.ones(4))
+                self.twice = self.w * 2  # <
+            def forward(self, x):
+                return x * self.twice
+        def main():
+            return Net().to(device)(torch.randn(2, 4, device=device))
+    """,
     "lists of a defaultdict": """
         def main(model, loader):
             model = model.to(device)
@@ -524,6 +535,17 @@ CALLED = """
         print(net(torch.rand(2, 3).cuda()))
 """
 SILENT = {
+    "a parameter under a second name": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.ones(4))
+                self.tied = self.w
+            def forward(self, x):
+                return x * self.tied
+        def main():
+            return Net().to(device)(torch.randn(2, 4, device=device))
+    """,
     "a buffer that is replaced before the module moves": """
         class Whiten(nn.Module):
             def __init__(self, d):

@@ -7,7 +7,7 @@ from typing import Any
 
 from devfix.engine.evidence import is_loader_name, is_module_name, is_text_name
 from devfix.engine.evidence_of_modules import is_set_up, is_told_a_device, may_place
-from devfix.engine.places import AT, CHOICE, IN, LITERAL, NOWHERE, OF, OWNED, VAR, Place, choose
+from devfix.engine.places import AT, AT_DEFAULT, CHOICE, IN, LITERAL, NOWHERE, OF, OWNED, VAR, Place, choose
 from devfix.engine.transfer.expressions import Expressions
 from devfix.engine.values import (
     ANYTHING,
@@ -180,6 +180,11 @@ class Bindings(Expressions):
             links = () if place.kind == IN else value.links
             self.state.set_attribute(base.ref, name, value.but(place=place, links=links))
             return
+        own = value.kind == TENSOR and value.role != "parameter" and value.place == Place(IN, base.ref)
+        if own and self._building(base) and self.where(value).on_host:
+            # What is made of a parameter is none, and stays where it is when the module moves.
+            links = value.links or (self.link(MAKE, target, name),)
+            value = value.but(place=AT_DEFAULT, links=links).doubted(Assumption(USES, f"self.{name}"))
         if value.kind == NUMBER and value.const is ... and not value.place.is_named:
             value = value.but(place=Place(AT, ("stored", id(target))))  # it is not what was there before
         size = value.like.like if value.kind == TENSOR and value.like is not None else None
