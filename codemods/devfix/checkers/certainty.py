@@ -326,11 +326,16 @@ def _on_accelerators(mismatch: Mismatch, analysis: Analysis) -> bool:
     )
 
 
-def is_proven(mismatch: Mismatch, analysis: Analysis) -> bool:
-    """Does it fail on every accelerator, if a module out of sight that is moved here takes plain data where it is?"""
+def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
+    """Does it fail on every accelerator, if a module out of sight that is moved here takes plain data where it is?
+
+    What is on the device on some paths only has to be asked: by `device`, the text that a fix writes.
+    """
     if mismatch.relation != DIFFERENT or not mismatch.stray_place.on_host:
         return False
-    if mismatch.anchor_place.kind not in (VAR, LITERAL) or mismatch.chosen:
+    if mismatch.anchor_place.kind not in (VAR, LITERAL):
+        return False
+    if mismatch.chosen and not device.endswith(".parameters()).device"):
         return False
     made, passed = mismatch.stray.links[0], any(one.kind == PASS for one in mismatch.stray.links)
     row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None

@@ -143,7 +143,7 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
         if instead:
             device, edits, span = told, instead, source.span(made_at(first.mismatch).node)
     seen = first.is_passed or first.mismatch.file is analysis.file  # how it gets there
-    proven = sure and seen and all(is_proven(one.mismatch, analysis) for one in inputs)
+    proven = sure and seen and all(is_proven(one.mismatch, analysis, device) for one in inputs)
     made = made_at(first.mismatch)
     there = made.file is analysis.file and span == source.span(made.node) and first.binding is None
     texts = list(dict.fromkeys(quoted(source, made.node if there else one.node) for one in inputs))
