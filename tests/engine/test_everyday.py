@@ -25,6 +25,13 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 FOUND = {
+    "a function that is called once the module has moved": """
+        net = nn.Linear(4, 2)
+        def evaluate():
+            return net(torch.randn(2, 4))  # <
+        net.to(device)
+        evaluate()
+    """,
     "what the constructor makes of a parameter": """
         class Net(nn.Module):
             def __init__(self):
@@ -535,6 +542,26 @@ CALLED = """
         print(net(torch.rand(2, 3).cuda()))
 """
 SILENT = {
+    "a function that is called before the module moves": """
+        net = nn.Linear(4, 2)
+        def evaluate():
+            return net(torch.randn(2, 4))
+        evaluate()
+        net.to(device)
+        net(torch.randn(2, 4, device=device))
+    """,
+    "a closure that an optimizer calls before the module moves": """
+        head = nn.Linear(4, 2)
+        data, labels = torch.randn(6, 4), torch.randint(0, 2, (6,))
+        optimizer = torch.optim.LBFGS(head.parameters())
+        def closure():
+            loss = F.cross_entropy(head(data), labels)
+            loss.backward()
+            return loss
+        optimizer.step(closure)
+        full = nn.Sequential(head.to(device))
+        full(torch.randn(1, 4).to(device))
+    """,
     "a parameter under a second name": """
         class Net(nn.Module):
             def __init__(self):

@@ -16,7 +16,7 @@ from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.named import AllNamed
 from devfix.engine.places import AT, NO_PATH, VAR, Path, Place
-from devfix.engine.state import Names, State, either, merge
+from devfix.engine.state import Names, State, either, joined
 from devfix.engine.transfer.loading import Loaded, Loading, may_load
 from devfix.engine.transfer.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
@@ -143,8 +143,10 @@ class Analysis(Context):
     def _generic(self, function: Function, owner: Class | None) -> None:
         """Run a function of which no call is known."""
         if owner is None or function.static:
-            state = State()
+            state, body = State(), self._body(self.file)
+            after, body.state = body.state, self.first.get(function, body.state)
             self.run_method(function, None, state, given=self._passed(function, state))
+            body.state = after
         elif function.of_class:
             self.run_method(function, Value(CLASS, ref=owner), State())
         else:
@@ -195,16 +197,7 @@ class Analysis(Context):
     def _left(self, frame: Run) -> State:
         """The state after a run: of all its ends."""
         ends = [state for _, state in frame.returns]
-        if not frame.state.dead:
-            ends.append(frame.state)
-        if not ends:
-            return frame.state
-        made = ends[0]
-        for one in ends[1:]:
-            made.dead = one.dead = False
-            made = merge(made, one)
-        made.dead = False
-        return made
+        return joined(ends if frame.state.dead else [*ends, frame.state]) or frame.state
 
     # --- calls ---------------------------------------------------------------------------
 
@@ -226,6 +219,7 @@ class Analysis(Context):
         operands: list[tuple[Value, ast.expr]],
     ) -> Value:
         """What a call gives, and what it does to the caller's heap."""
+        self.may_call(caller, function)
         names = self._arguments(caller, function, me, bound)
         state = caller.state
         key = (

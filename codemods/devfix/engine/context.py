@@ -62,6 +62,9 @@ class Context:
     runs: type[Run] = Run  # what interprets functions
 
     def __init__(self, file: File) -> None:
+        self.first: dict[
+            Function, State
+        ] = {}  # the body's state where it first calls a function, or hands it on
         self.file = file
         self.classes: Classes
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
@@ -237,6 +240,11 @@ class Context:
             held = Value(TENSOR, place, role="parameter", assumed=frozenset({Assumption(USES, name)}))
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, held)))
         return Value(UNKNOWN, place, forms=forms, bound=self._declared_class(function, name))
+
+    def may_call(self, frame: Frame, function: Function) -> None:
+        """The body of the file calls a function, or hands it on: as everything is now, unless it has done so above."""
+        if frame.function is None and frame.file is self.file and function not in self.first:
+            self.first[function] = frame.state.copy()
 
     def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
         """Remember where the arguments of a call are."""

@@ -236,3 +236,15 @@ def _made_on_either(one: History, place: Place, other: History, other_place: Pla
     if not one or not other or other_place != place or one[0].node is other[0].node:
         return one
     return (*one, other[0]._replace(kind=JOIN))
+
+
+def joined(ends: list[State]) -> State | None:
+    """The state after several ends of a run; None if there are none."""
+    made = ends[0] if ends else None
+    for one in ends[1:]:
+        assert made is not None
+        made.dead = one.dead = False
+        made = merge(made, one)
+    if made is not None:
+        made.dead = False
+    return made

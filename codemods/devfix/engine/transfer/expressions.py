@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from devfix.engine.files import Function
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
 from devfix.engine.places import APART, OF, ON_CPU, VAR, Place, choose, literal, relate
@@ -61,6 +62,8 @@ class Expressions(Attributes):
                 found = self.named(node.id, node)
         if self.analysis.entered:
             self.in_autocast(found, self.where(found), name=node.id)
+        if found.kind == FUNCTION and isinstance(found.ref, Function):
+            self.analysis.may_call(self, found.ref)  # as whoever it is handed to
         return found
 
     # --- operators -----------------------------------------------------------------------
