@@ -25,6 +25,14 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 FOUND = {
+    "a closure that is handed on once the module has moved": """
+        def main(loader):
+            head = nn.Linear(4, 2).to(device)
+            optimizer = torch.optim.LBFGS(head.parameters())
+            def closure():
+                return head(torch.randn(6, 4)).sum()  # <
+            optimizer.step(closure)
+    """,
     "a function that is called once the module has moved": """
         net = nn.Linear(4, 2)
         def evaluate():
@@ -542,6 +550,17 @@ CALLED = """
         print(net(torch.rand(2, 3).cuda()))
 """
 SILENT = {
+    "a closure that is handed on before the module moves": """
+        def main(loader):
+            head = nn.Linear(4, 2)
+            data = torch.randn(6, 4)
+            optimizer = torch.optim.LBFGS(head.parameters())
+            def closure():
+                return head(data).sum()
+            optimizer.step(closure)
+            head.to(device)
+            return head(torch.randn(1, 4).to(device))
+    """,
     "a function that is called before the module moves": """
         net = nn.Linear(4, 2)
         def evaluate():

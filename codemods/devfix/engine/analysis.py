@@ -131,7 +131,7 @@ class Analysis(Context):
         for function, outer in last.items():
             if self._runs.get(function) or function.file is not self.file or outer.quiet:
                 continue
-            state = outer.state.copy()
+            state = self.first.get(function, outer.state).copy()
             state.names, state.path, state.dead = (
                 Names(self.parameters(function, None).items()),
                 NO_PATH,

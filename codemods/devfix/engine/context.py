@@ -62,9 +62,8 @@ class Context:
     runs: type[Run] = Run  # what interprets functions
 
     def __init__(self, file: File) -> None:
-        self.first: dict[
-            Function, State
-        ] = {}  # the body's state where it first calls a function, or hands it on
+        # The state of what defines a function, where that calls it first, or hands it on.
+        self.first: dict[Function, State] = {}
         self.file = file
         self.classes: Classes
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
@@ -242,8 +241,8 @@ class Context:
         return Value(UNKNOWN, place, forms=forms, bound=self._declared_class(function, name))
 
     def may_call(self, frame: Frame, function: Function) -> None:
-        """The body of the file calls a function, or hands it on: as everything is now, unless it has done so above."""
-        if frame.function is None and frame.file is self.file and function not in self.first:
+        """What defines a function calls it, or hands it on: as everything is now, unless it has done so above."""
+        if frame.function is function.outer and frame.file is self.file and function not in self.first:
             self.first[function] = frame.state.copy()
 
     def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
