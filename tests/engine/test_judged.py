@@ -646,3 +646,25 @@ def test_the_cpu_is_chosen_where_a_condition_says_so(chosen: str, asked: str) ->
 def test_a_device_that_is_the_cpu_unless_a_caller_names_one_is_one_that_a_caller_names() -> None:
     chosen = 'place = device if device is not None else "cpu"'
     assert "place-factory" in codemods(PLACED.replace("CHOSEN", chosen).replace("ASKED", "many"))
+
+
+NUMBERED = """
+from options import parsed
+def test(net, data, args):
+    for x, y in torch.utils.data.DataLoader(data):
+        if ASKED:
+            x, y = x.cuda(), y.cuda()
+        print(nn.functional.cross_entropy(net(x), y))
+def main(data):
+    args = parsed()
+    args.device = torch.device("cuda" if torch.cuda.is_available() and args.gpu != -1 else "cpu")
+    test(nn.Linear(3, 3).to(args.device), data, args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("args.gpu != -1", False), ("not args.gpu < 0", False), ("args.gpu > -1", False), ("args.fast != -1", True)],
+)
+def test_a_number_below_zero_names_no_gpu(asked: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(NUMBERED.replace("ASKED", asked))) is told
