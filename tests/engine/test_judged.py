@@ -664,7 +664,12 @@ def main(data):
 
 @pytest.mark.parametrize(
     ("asked", "told"),
-    [("args.gpu != -1", False), ("not args.gpu < 0", False), ("args.gpu > -1", False), ("args.fast != -1", True)],
+    [
+        ("args.gpu != -1", False),
+        ("not args.gpu < 0", False),
+        ("args.gpu > -1", False),
+        ("args.fast != -1", True),
+    ],
 )
 def test_a_number_below_zero_names_no_gpu(asked: str, told: bool) -> None:
     assert ("move-inputs" in codemods(NUMBERED.replace("ASKED", asked))) is told
