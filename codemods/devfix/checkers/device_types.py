@@ -322,5 +322,7 @@ def _asked_for(use: DeviceUse, analysis: Analysis) -> Finding:
     what = "is" if exact else "can be"
     message = f"`{code}` {what} a torch.device, for which `{source.code(node)}` raises TypeError"
     edits = (ReplaceExpression(source.span(node), text), *write.imports(text))
-    fix = Fix(f"ask for the type of `{code}`", edits, Safety.SAFE)
+    # What is no parameter, and no attribute that `self` got of one, is an option: mostly a string.
+    given = code.removeprefix("self.").isidentifier() or any(one.kind == OBJECT for one in use.forms)
+    fix = Fix(f"ask for the type of `{code}`", edits, Safety.SAFE if given else Safety.UNSAFE)
     return Finding(CODEMOD, source.span(node), message, fix, _origin(use.value_node, source))
