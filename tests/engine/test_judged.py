@@ -673,3 +673,21 @@ def main(data):
 )
 def test_a_number_below_zero_names_no_gpu(asked: str, told: bool) -> None:
     assert ("move-inputs" in codemods(NUMBERED.replace("ASKED", asked))) is told
+
+
+GRAPH = """
+from torch_geometric.datasets import Planetoid
+dataset = Planetoid("cora", "Cora")
+data = dataset[0]
+MOVED
+net = nn.Linear(3, 3).cuda()
+print(nn.functional.cross_entropy(net(data.x.cuda()), data.y))
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"),
+    [("there = data.cuda()", False), ("fit(data.cuda())", False), ("there = data.x.cuda()", True)],
+)
+def test_a_graph_moves_itself_and_is_given_back(moved: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(GRAPH.replace("MOVED", moved))) is told
