@@ -6,6 +6,7 @@ from pathlib import Path
 
 import devfix
 import pytest
+from devfix.findings import Safety
 
 HEAD = "import torch\nfrom torch import nn\n"
 CHOSEN = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
@@ -691,3 +692,22 @@ print(nn.functional.cross_entropy(net(data.x.cuda()), data.y))
 )
 def test_a_graph_moves_itself_and_is_given_back(moved: str, told: bool) -> None:
     assert ("move-inputs" in codemods(GRAPH.replace("MOVED", moved))) is told
+
+
+MIXED = """
+def train(args, net):
+    for x, y in torch.utils.data.DataLoader(data):
+        if args.mix:
+            order = torch.randperm(x.size(0)).cuda()
+            x[:, :2] = x[order, :2]
+            out = RUN
+        else:
+            out = net(x.cuda())
+        print(out)
+"""
+
+
+@pytest.mark.parametrize(("run", "safe"), [("net(x)", False), ("net(x.cuda())", True)])
+def test_half_of_what_a_batch_needs_is_not_safe(run: str, safe: bool) -> None:
+    found = devfix.check(source=HEAD + MIXED.replace("RUN", run), settings=False).findings
+    assert next(one.safety is Safety.SAFE for one in found if one.codemod == "move-inputs") is safe
