@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import devfix
@@ -711,3 +712,21 @@ def train(args, net):
 def test_half_of_what_a_batch_needs_is_not_safe(run: str, safe: bool) -> None:
     found = devfix.check(source=HEAD + MIXED.replace("RUN", run), settings=False).findings
     assert next(one.safety is Safety.SAFE for one in found if one.codemod == "move-inputs") is safe
+
+
+TYPED = """
+def run(net, x, device: str):
+    with torch.autocast(device):
+        return net(x.to(device))
+device = "cuda" if torch.cuda.is_available() else "cpu"
+CALLED
+"""
+
+
+@pytest.mark.parametrize(("called", "told"), [("run(nn.ReLU(), torch.ones(3), device)", False), ("", True)])
+def test_nobody_else_calls_the_functions_of_a_notebook(called: str, told: bool, tmp_path: Path) -> None:
+    cell = {"cell_type": "code", "source": HEAD + TYPED.replace("CALLED", called), "metadata": {}}
+    book = tmp_path / "book.ipynb"
+    book.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 2}))
+    found = devfix.check(book, cache=False, settings=False).findings
+    assert bool([one for one in found if one.codemod == "normalize-device-type"]) is told
