@@ -730,3 +730,17 @@ def test_nobody_else_calls_the_functions_of_a_notebook(called: str, told: bool, 
     book.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 2}))
     found = devfix.check(book, cache=False, settings=False).findings
     assert bool([one for one in found if one.codemod == "normalize-device-type"]) is told
+
+
+LENGTHS = """
+import lightning
+class Parser(lightning.LightningModule):
+    def training_step(self, batch):
+        words, counts = batch["words"], batch["counts"]
+        return torch.arange(words.shape[1]).unsqueeze(0) < COUNTS.unsqueeze(1)
+"""
+
+
+@pytest.mark.parametrize(("counts", "told"), [("torch.tensor(counts)", False), ("counts", True)])
+def test_what_is_made_a_tensor_of_a_batch_is_a_list(counts: str, told: bool) -> None:
+    assert ("place-factory" in codemods(LENGTHS.replace("COUNTS", counts))) is told
