@@ -744,3 +744,19 @@ class Parser(lightning.LightningModule):
 @pytest.mark.parametrize(("counts", "told"), [("torch.tensor(counts)", False), ("counts", True)])
 def test_what_is_made_a_tensor_of_a_batch_is_a_list(counts: str, told: bool) -> None:
     assert ("place-factory" in codemods(LENGTHS.replace("COUNTS", counts))) is told
+
+
+LOSSES = """
+import numpy as np
+net, losses = nn.Linear(3, 1).cuda(), []
+for x, y in torch.utils.data.DataLoader(data):
+    loss = nn.functional.mse_loss(net(x.cuda()), y.cuda())
+    loss.backward()
+    losses.append(KEPT)
+print(np.array(losses[1:]))
+"""
+
+
+@pytest.mark.parametrize(("kept", "told"), [("loss", False), ("loss.detach()", True)])
+def test_a_list_of_losses_is_read_nowhere(kept: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(LOSSES.replace("KEPT", kept))) is told
