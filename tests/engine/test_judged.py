@@ -760,3 +760,19 @@ print(np.array(losses[1:]))
 @pytest.mark.parametrize(("kept", "told"), [("loss", False), ("loss.detach()", True)])
 def test_a_list_of_losses_is_read_nowhere(kept: str, told: bool) -> None:
     assert ("numpy-of-device" in codemods(LOSSES.replace("KEPT", kept))) is told
+
+
+TABLED = """
+def table(layout: torch.Tensor, GIVEN):
+    empty = torch.zeros(2, device=layout.device)
+    order = torch.arange(layout.shape[0])
+    found = torch.stack([order * layout.sum(1), layout.sum(0)])
+    return torch.cat([found, empty[None]]).to(MOVED)
+"""
+
+
+@pytest.mark.parametrize(("given", "moved", "safe"), [("device", "device", False), ("kind", "kind", True)])
+def test_what_also_gets_a_device_may_compute_on_the_cpu(given: str, moved: str, safe: bool) -> None:
+    code = TABLED.replace("GIVEN", given).replace("MOVED", moved)
+    found = devfix.check(source=HEAD + CHOSEN + code, settings=False).findings
+    assert next(one.safety is Safety.SAFE for one in found if one.codemod == "place-factory") is safe
