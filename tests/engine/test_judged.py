@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import devfix
 import pytest
+from devfix.findings import Safety
 
 HEAD = "import torch\nfrom torch import nn\n"
 CHOSEN = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
@@ -646,3 +648,131 @@ def test_the_cpu_is_chosen_where_a_condition_says_so(chosen: str, asked: str) ->
 def test_a_device_that_is_the_cpu_unless_a_caller_names_one_is_one_that_a_caller_names() -> None:
     chosen = 'place = device if device is not None else "cpu"'
     assert "place-factory" in codemods(PLACED.replace("CHOSEN", chosen).replace("ASKED", "many"))
+
+
+NUMBERED = """
+from options import parsed
+def test(net, data, args):
+    for x, y in torch.utils.data.DataLoader(data):
+        if ASKED:
+            x, y = x.cuda(), y.cuda()
+        print(nn.functional.cross_entropy(net(x), y))
+def main(data):
+    args = parsed()
+    args.device = torch.device("cuda" if torch.cuda.is_available() and args.gpu != -1 else "cpu")
+    test(nn.Linear(3, 3).to(args.device), data, args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("args.gpu != -1", False),
+        ("not args.gpu < 0", False),
+        ("args.gpu > -1", False),
+        ("args.fast != -1", True),
+    ],
+)
+def test_a_number_below_zero_names_no_gpu(asked: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(NUMBERED.replace("ASKED", asked))) is told
+
+
+GRAPH = """
+from torch_geometric.datasets import Planetoid
+dataset = Planetoid("cora", "Cora")
+data = dataset[0]
+MOVED
+net = nn.Linear(3, 3).cuda()
+print(nn.functional.cross_entropy(net(data.x.cuda()), data.y))
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"),
+    [("there = data.cuda()", False), ("fit(data.cuda())", False), ("there = data.x.cuda()", True)],
+)
+def test_a_graph_moves_itself_and_is_given_back(moved: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(GRAPH.replace("MOVED", moved))) is told
+
+
+MIXED = """
+def train(args, net):
+    for x, y in torch.utils.data.DataLoader(data):
+        if args.mix:
+            order = torch.randperm(x.size(0)).cuda()
+            x[:, :2] = x[order, :2]
+            out = RUN
+        else:
+            out = net(x.cuda())
+        print(out)
+"""
+
+
+@pytest.mark.parametrize(("run", "safe"), [("net(x)", False), ("net(x.cuda())", True)])
+def test_half_of_what_a_batch_needs_is_not_safe(run: str, safe: bool) -> None:
+    found = devfix.check(source=HEAD + MIXED.replace("RUN", run), settings=False).findings
+    assert next(one.safety is Safety.SAFE for one in found if one.codemod == "move-inputs") is safe
+
+
+TYPED = """
+def run(net, x, device: str):
+    with torch.autocast(device):
+        return net(x.to(device))
+device = "cuda" if torch.cuda.is_available() else "cpu"
+CALLED
+"""
+
+
+@pytest.mark.parametrize(("called", "told"), [("run(nn.ReLU(), torch.ones(3), device)", False), ("", True)])
+def test_nobody_else_calls_the_functions_of_a_notebook(called: str, told: bool, tmp_path: Path) -> None:
+    cell = {"cell_type": "code", "source": HEAD + TYPED.replace("CALLED", called), "metadata": {}}
+    book = tmp_path / "book.ipynb"
+    book.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 2}))
+    found = devfix.check(book, cache=False, settings=False).findings
+    assert bool([one for one in found if one.codemod == "normalize-device-type"]) is told
+
+
+LENGTHS = """
+import lightning
+class Parser(lightning.LightningModule):
+    def training_step(self, batch):
+        words, counts = batch["words"], batch["counts"]
+        return torch.arange(words.shape[1]).unsqueeze(0) < COUNTS.unsqueeze(1)
+"""
+
+
+@pytest.mark.parametrize(("counts", "told"), [("torch.tensor(counts)", False), ("counts", True)])
+def test_what_is_made_a_tensor_of_a_batch_is_a_list(counts: str, told: bool) -> None:
+    assert ("place-factory" in codemods(LENGTHS.replace("COUNTS", counts))) is told
+
+
+LOSSES = """
+import numpy as np
+net, losses = nn.Linear(3, 1).cuda(), []
+for x, y in torch.utils.data.DataLoader(data):
+    loss = nn.functional.mse_loss(net(x.cuda()), y.cuda())
+    loss.backward()
+    losses.append(KEPT)
+print(np.array(losses[1:]))
+"""
+
+
+@pytest.mark.parametrize(("kept", "told"), [("loss", False), ("loss.detach()", True)])
+def test_a_list_of_losses_is_read_nowhere(kept: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(LOSSES.replace("KEPT", kept))) is told
+
+
+TABLED = """
+def table(layout: torch.Tensor, GIVEN):
+    empty = torch.zeros(2, device=layout.device)
+    order = torch.arange(layout.shape[0])
+    found = torch.stack([order * layout.sum(1), layout.sum(0)])
+    return torch.cat([found, empty[None]]).to(MOVED)
+"""
+
+
+@pytest.mark.parametrize(("given", "moved", "safe"), [("device", "device", False), ("kind", "kind", True)])
+def test_what_also_gets_a_device_may_compute_on_the_cpu(given: str, moved: str, safe: bool) -> None:
+    code = TABLED.replace("GIVEN", given).replace("MOVED", moved)
+    found = devfix.check(source=HEAD + CHOSEN + code, settings=False).findings
+    assert next(one.safety is Safety.SAFE for one in found if one.codemod == "place-factory") is safe

@@ -168,6 +168,20 @@ def test_nothing_above_the_root_is_read(tmp_path: Path) -> None:
     assert found(tmp_path, "repo/b.py") == []
 
 
+def test_a_package_that_builds_an_extension_is_not_the_root(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "setup.py": "",
+            "pkg/__init__.py": "",
+            "pkg/setup.py": "",
+            "pkg/heads.py": HEADS,
+            "pkg/train.py": training(FROM.format("pkg.heads")),
+        },
+    )
+    assert found(tmp_path, "pkg/train.py") == ["pkg/train.py:9 reorder-to"]
+
+
 def test_a_given_root_narrows(tmp_path: Path) -> None:
     write(tmp_path, {"setup.py": "", "heads.py": HEADS, "a/train.py": training(FROM.format("heads"))})
     assert found(tmp_path, "a/train.py") == ["a/train.py:9 reorder-to"]

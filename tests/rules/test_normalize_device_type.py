@@ -303,6 +303,11 @@ MODULE = [
          "def f(device):\n    return torch.autocast('cuda' if 'cuda' in device else 'cpu')\n",
          "def f(device):\n"
          "    return torch.autocast('cuda' if torch.device(device).type == 'cuda' else 'cpu')\n"),
+    Case("membership of an option",
+         "def f(args):\n    return torch.autocast('cuda' if 'cuda' in args.device else 'cpu')\n",
+         "def f(args):\n"
+         "    return torch.autocast('cuda' if torch.device(args.device).type == 'cuda' else 'cpu')\n",
+         Safety.UNSAFE),
     silent("membership of a string", "device = 'cuda:0'\nt = 'cuda' if 'cuda' in device else 'cpu'\n"
            "c = torch.autocast(t)\n"),
     silent("membership behind isinstance", """\

@@ -86,6 +86,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     run = read.value.kind != TENSOR and isinstance(read.value_node, ast.Call)
     if run and not is_without_gradients(source, read.value_node):
         return "the result of a layer requires grad, so this raises on the CPU as well"
+    if read.many and _holds_graphs(read, source):
+        return "a loss requires grad, so this raises on the CPU as well"
     if read.place.kind == VAR and isinstance(read.place.key, tuple) and read.place.key[0] == TENSOR:
         return "it is on the device of a tensor about which nothing is known"
     if is_caught(source, read.node):
@@ -112,6 +114,22 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     if read.is_array_function and not _is_told_apart(read, function, analysis):
         return "only a parameter suggests that it is on a device, and numpy functions mostly get arrays"
     return _why_kept(read, function, analysis) if read.is_lengths else _why_on_host(read, function, analysis)
+
+
+def _holds_graphs(read: HostRead, source: Source) -> bool:
+    """Does a list get what `backward` was called on, as it is?"""
+    node, around = read.value_node, function_around(source, read.value_node)
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    calls = [(one, one.func) for one in source.calls if isinstance(one.func, ast.Attribute)]
+    calls = [(one, func) for one, func in calls if function_around(source, one) is around]
+    graphs = {source.code(func.value) for _, func in calls if func.attr == "backward"}
+    kept = {source.code(func.value) for _, func in calls if func.attr in ("detach", "item")}
+    return isinstance(node, ast.Name) and any(
+        func.attr == "append" and _is_name(func.value, node.id) and source.code(one.args[0]) in graphs - kept
+        for one, func in calls
+        if one.args
+    )
 
 
 def _called(read: HostRead) -> set[str]:

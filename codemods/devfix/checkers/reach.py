@@ -60,7 +60,11 @@ def is_safe(mismatch: Mismatch, edits: tuple[Edit, ...], analysis: Analysis) -> 
         return True
     if _is_of_host(source, function):
         return False
-    return _is_run(mismatch, function, analysis) or is_asked(mismatch, function)
+    if _is_run(mismatch, function, analysis):
+        return True
+    # What also gets a device may bring its result there from the CPU.
+    told = any(analysis.is_device_name(one.arg) for one in function.parameters)
+    return is_asked(mismatch, function) and not told
 
 
 def is_reached(flow: Flow, node: ast.AST | None) -> bool:

@@ -23,6 +23,7 @@ _CHOOSES_CPU = re.compile(r"\bdevice\s*=\s*(?:torch\.device\()?[\"']cpu[\"']")
 _ACCELERATOR_WORD = re.compile(r"cuda|accelerat|\b(?:xpu|mps|npu|hpu)\b", re.IGNORECASE)
 # A condition on how many there are: more than one, or as many as something else says.
 _SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count\(\) ?[>=]=? ?[a-z]")
+_NO_NUMBER = re.compile(r"== ?-1|<=? ?-1|< ?0")
 _DEVICE_NAMES = frozenset({"device", "dev", "torch_device", "map_location"})
 _MODULE_NAMES = frozenset(
     {"model", "net", "network", "module", "encoder", "decoder", "generator", "discriminator", "backbone"}
@@ -282,9 +283,9 @@ def without_accelerator(condition: object, holds: bool) -> bool:
     low = text.lower()
     if "cpu" in low:
         return holds
-    if asks_how_many(low):
+    if asks_how_many(low) or not any(word in low for word in ("cuda", "gpu", "accelerat", "is_available")):
         return False  # there may be one
-    return not holds and any(word in low for word in ("cuda", "gpu", "accelerat", "is_available"))
+    return holds is (_NO_NUMBER.search(low) is not None)
 
 
 def may_bring_to_host(path: str, source: Source) -> bool:

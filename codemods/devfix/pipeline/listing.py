@@ -12,14 +12,16 @@ from collections.abc import Callable, Sequence
 from devfix.pipeline import depends
 
 FILES = 3000  # in a larger project, callers are not looked for
-_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_MARKS = (".git", "pyproject.toml")
+_SETUPS = ("setup.py", "setup.cfg")
 _INIT = "__init__.py"
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 
 
 def is_marked(folder: str) -> bool:
-    """Does a folder look like the top of a project?"""
-    return any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS)
+    """Does a folder look like the top of a project? In a package, a `setup.py` builds an extension."""
+    marks = _MARKS if os.path.exists(os.path.join(folder, _INIT)) else (*_MARKS, *_SETUPS)
+    return any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
 
 
 def root_of(

@@ -101,7 +101,9 @@ class Mover:
                     return (AppendCall(span, self._to(first.device)),), span, True
         if any(one.is_part or self._is_spread(one) for one in inputs):
             return nowhere
-        sure = not any(one.is_whole or (one.is_passed and self._stays(one)) for one in inputs)
+        sure = not any(
+            one.is_whole or self._goes_on(one) or (one.is_passed and self._stays(one)) for one in inputs
+        )
         return tuple(map(self._inline, inputs)), source.span(first.node), sure
 
     def is_taken_apart(self, one: Input) -> bool:
@@ -141,6 +143,20 @@ class Mover:
         """Is the name moved somewhere in the scope as well?"""
         ups = map(self.names.source.parents.get, self.names.reads.get(binding.name, ()))
         return any(isinstance(up, ast.Attribute) and up.attr in (*_MOVES, "cpu") for up in ups)
+
+    def _goes_on(self, one: Input) -> bool:
+        """Is it handed on below as it is, where only another branch moves it? Then this is half of what it takes."""
+        if not isinstance(one.node, ast.Name) or one.binding is None or one.binding.form != "loop":
+            return False
+        source, statement = self.names.source, self.names.source.statement(one.node)
+        below = source.block(statement)[source.index(statement) + 1 :]
+        reads = self.names.reads.get(one.node.id, ())
+        handed = [
+            read
+            for read in reads
+            if isinstance(call := source.parents.get(read), ast.Call) and read in call.args
+        ]
+        return self._is_asked(one.binding) and any(source.statement(read) in below for read in handed)
 
     def _stays(self, one: Input) -> bool:
         """Is it read on the CPU as well, or kept beside what was copied there?"""

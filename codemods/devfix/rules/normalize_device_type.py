@@ -201,7 +201,8 @@ class NormalizeDeviceType(Codemod):
 
     ## Fix safety
 
-    Safe where only the form of the argument changes. Unsafe where a literal type is replaced by that of
+    Safe where only the form of the argument changes. Unsafe where an option of the program (`args.device`)
+    is searched for "cuda", which is mostly a string; and where a literal type is replaced by that of
     the data: on the CPU autocast was off and will be on, in bfloat16 if no dtype is given, so results
     differ in the last digits. There is no fix where autocast is a decorator, since a decorator runs
     before there is any data. An import such as `from torch.cuda.amp import autocast` stays even if it is

@@ -43,13 +43,13 @@ class PlaceFactory(Codemod):
 
     ## Fix safety
     Safe where the device is that of the very tensor it is combined with, and the file shows that this tensor
-    may be on an accelerator: the `forward` of a module gets it, the function moves it or asks for its device, or
-    a call in the file passes a tensor on one. On the CPU nothing changes then. Unsafe where the only evidence is a
-    tensor parameter, since all callers may be on the CPU; where nobody names the function, or nothing in the
-    project is moved; behind an option that no call in the file sets; where only its use says that a value is a
-    tensor, or it may be None; where a program next to it sets the default device; where nothing fails but the
-    result would stay on the CPU; and where the tensor is sent, rebuilt, kept by a class, made up for a model, or
-    made before the one it is combined with.
+    may be on an accelerator: the `forward` of a module gets it, the function moves it or asks for its device
+    and is given no other, or a call in the file passes a tensor on one. On the CPU nothing changes then.
+    Unsafe where the only evidence is a tensor parameter, since all callers may be on the CPU; where nobody
+    names the function, or nothing in the project is moved; behind an option that no call in the file sets;
+    where only its use says that a value is a tensor, or it may be None; where a program next to it sets the
+    default device; where nothing fails but the result would stay on the CPU; and where the tensor is sent,
+    rebuilt, kept by a class, made up for a model, or made before the one it is combined with.
     There is no finding for tensors without dimensions in arithmetic, a CPU index into a tensor, code that
     prepares data or builds modules, and programs, notebooks and test files that name no device.
     """

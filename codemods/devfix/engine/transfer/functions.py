@@ -12,6 +12,7 @@ from devfix.engine.places import (
     LITERAL,
     NOWHERE,
     ON_CPU,
+    OWNED,
     VAR,
     Place,
     is_parameter,
@@ -208,6 +209,9 @@ class Functions(Containers):
             rank = 1 if is_sized else None
         if form == "data":
             rank = self._rank_of_data(first)
+            home = self.where(first)
+            if (first.kind == BATCH or home.kind == OWNED) and not home.on_host:
+                return Value(TENSOR)  # what of a batch is made a tensor was a list, which nobody moves
             if first.kind in (TENSOR, BATCH):
                 return Value(TENSOR, first.place, rank=first.rank, links=first.links, assumed=first.assumed)
             if first.kind == UNKNOWN and last != "tensor":  # where that is, if it is a tensor

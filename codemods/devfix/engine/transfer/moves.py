@@ -15,6 +15,7 @@ from devfix.engine.values import (
     DROP,
     DTYPE,
     LIBRARY,
+    LOAD,
     MODULE,
     OBJECT,
     RANKS,
@@ -75,10 +76,9 @@ class Moves(Library):
         if base.kind == TENSOR and place.kind == LITERAL:
             return self.moved(base, place, node)
         target = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if base.kind == BATCH and isinstance(target, ast.Name) and isinstance(self.statement, ast.Expr):
-            if (
-                self.statement.value is node and target.id in self.state.names
-            ):  # such a container moves itself
+        graph = any(one.kind == LOAD and one.name == "data set" for one in base.links[:1])
+        if base.kind == BATCH and isinstance(target, ast.Name) and (alone or graph):
+            if target.id in self.state.names:  # such a container moves itself
                 self.state.names[target.id] = self.moved(base, place, node)
         elif isinstance(target, ast.Name) and base.links and getattr(self.statement, "value", None) is node:
             if isinstance(self.statement, ast.Expr) and target.id in self.state.names:
