@@ -25,6 +25,12 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 FOUND = {
+    "networks that were made together, each of which is moved": """
+        nets = [nn.Linear(4, 2) for _ in range(2)]
+        for i in range(2):
+            nets[i].to(device)
+        nets[1](torch.zeros(1, 4))  # <
+    """,
     "a closure that is handed on once the module has moved": """
         def main(loader):
             head = nn.Linear(4, 2).to(device)
@@ -550,6 +556,12 @@ CALLED = """
         print(net(torch.rand(2, 3).cuda()))
 """
 SILENT = {
+    "one of several networks that were made together": """
+        nets = [nn.Linear(4, 2) for _ in range(2)]
+        nets[0].to(device)
+        nets[0](torch.zeros(1, 4).to(device))
+        nets[1](torch.zeros(1, 4))
+    """,
     "a closure that is handed on before the module moves": """
         def main(loader):
             head = nn.Linear(4, 2)

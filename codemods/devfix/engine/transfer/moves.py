@@ -16,9 +16,11 @@ from devfix.engine.values import (
     DTYPE,
     LIBRARY,
     LOAD,
+    MAPPING,
     MODULE,
     OBJECT,
     RANKS,
+    SEQUENCE,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -60,9 +62,10 @@ class Moves(Library):
             self._part_moved(node, base, place)
             self.analysis.parts.moved.update(one.node for one in base.links[:1])
             if base.ref is not None:
+                there = NOWHERE if self._is_one_of_many(node) else place
                 for one in base.items or (base,):  # it may stand for several
                     self.outrun(node, one, place)
-                    self.move_module(one.ref, place)
+                    self.move_module(one.ref, there)
             elif base.place.is_named:
                 self.state.set_place((OF, base.place.key), place)
             elif base.links:  # one of several, under a name for them all
@@ -86,6 +89,14 @@ class Moves(Library):
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
+
+    def _is_one_of_many(self, node: ast.Call) -> bool:
+        """`nets[0].to(device)`, where one value stands for all of `nets`: the others stay where they are."""
+        target = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):
+            return False
+        held = self.eval(target.value)
+        return held.kind in (SEQUENCE, MAPPING) and held.rest is not None
 
     def _note_move(self, node: ast.Call, base: Value, place: Place) -> None:
         assert isinstance(node.func, ast.Attribute)
