@@ -1,8 +1,8 @@
 """devfix finds and fixes device bugs in PyTorch programs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+# With `python -m devfix`, the folder it is run in is the first to be looked in until __main__.py has taken it out: an
+# import here, even of Python's own typing, may be of a file of the repository.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from devfix.library import (

@@ -220,12 +220,14 @@ def test_lines_that_look_like_tables(hostile: Path) -> None:
 def test_nothing_of_the_repository_is_run(command: list[str], hostile: Path) -> None:
     """Neither modules with the names of devfix's own ones, nor hooks of Python, git or the encodings.
 
-    (With `python -m devfix` Python itself looks for a `devfix.py` in the working directory first.)
+    (With `python -m devfix` Python itself looks for a `devfix.py` in the working directory first, and for the few
+    modules that it needs for `-m`, such as `contextlib.py`.)
     """
     trap = "import os\nopen(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'ran'), 'w').close()\n"
     for name in (
         "click", "libcst", "yaml", "torch", "tomllib", "ast", "json", "sitecustomize", "usercustomize", "pebble",
-        "conftest", "setup", "encodings_evil", "readline", "fcntl", "resource", "tempfile",
+        "conftest", "setup", "encodings_evil", "readline", "fcntl", "resource", "tempfile", "typing", "enum", "re",
+        "__future__", "dataclasses", "random", "numbers", "copy",
     ):  # fmt: skip
         (hostile / f"{name}.py").write_text(trap)
     (hostile / "main.py").write_text("import click, yaml, torch\n" + BUG)
