@@ -23,6 +23,70 @@ net = nn.Linear(4, 2).to(device)
 MADE = re.compile(r"(torch\.(?:randn|ones|zeros)[(,][^()]*)\)")
 
 WAYS = {
+    "a global that a function makes": """
+        z = None
+        def make():
+            global z
+            z = torch.zeros(3, 4)
+        make()
+        net(z)
+    """,
+    "a global that is made in main": """
+        def run():
+            return net(z)
+        def main():
+            global z
+            z = torch.zeros(3, 4)
+            run()
+        if __name__ == "__main__":
+            main()
+    """,
+    "a global that functions hand on": """
+        def make():
+            global z
+            z = torch.zeros(3, 4)
+        def prepare():
+            make()
+        def main():
+            prepare()
+            net(z)
+    """,
+    "a context manager": """
+        from contextlib import contextmanager
+        @contextmanager
+        def noise(n):
+            yield torch.randn(n, 4)
+        with noise(3) as z:
+            net(z)
+    """,
+    "dataclasses.replace": """
+        import dataclasses
+        @dataclass
+        class State:
+            pos: torch.Tensor
+            size: int
+        s = dataclasses.replace(State(torch.ones(3, 4, device=device), 3), pos=torch.zeros(3, 4))
+        net(s.pos)
+    """,
+    "the tensors of a data set": """
+        from torch.utils.data import TensorDataset
+        data = TensorDataset(torch.randn(10, 4), torch.zeros(10))
+        net(data.tensors[0])
+    """,
+    "an average of a model": """
+        from torch.optim.swa_utils import AveragedModel
+        ema = AveragedModel(net)
+        ema(torch.randn(3, 4))
+    """,
+    "functional_call": """
+        from torch.func import functional_call
+        functional_call(net, dict(net.named_parameters()), (torch.randn(3, 4),))
+    """,
+    "kl_divergence": """
+        from torch.distributions import Normal, kl_divergence
+        q = Normal(net(torch.randn(3, 4, device=device)), 1.0)
+        kl_divergence(q, Normal(torch.zeros(2), 1.0))
+    """,
     "*args": """
         def f(*a):
             return net(*a)
@@ -521,3 +585,48 @@ def test_what_stays_on_the_cpu_is_told(way: str) -> None:
 def test_what_is_made_on_the_device_is_silent(way: str) -> None:
     code, made = MADE.subn(r"\1, device=device)", dedent(WAYS[way]))
     assert made and spoken(HEAD, code) == set()
+
+
+SILENT = {
+    "a global of two functions": """
+        x = None
+        def on_cpu():
+            global x
+            x = torch.randn(3, 4)
+        def on_device():
+            global x
+            x = torch.randn(3, 4, device=device)
+        def run():
+            return net(x)
+    """,
+    "a global number that changes": """
+        count, x = 0, torch.randn(3, 4)
+        def step():
+            global count, x
+            if count == 0:
+                x = x.to(device)
+            count += 1
+            return net(x)
+        step()
+    """,
+    "a global that is moved before": """
+        x = torch.randn(3, 4)
+        def prepare():
+            global x
+            x = x.to(device)
+        def main():
+            prepare()
+            net(x)
+        main()
+    """,
+    "kl_divergence of numbers": """
+        from torch.distributions import Normal, kl_divergence
+        q = Normal(net(torch.randn(3, 4, device=device)), 1.0)
+        kl_divergence(q, Normal(0.0, 1.0))
+    """,
+}
+
+
+@pytest.mark.parametrize("way", SILENT)
+def test_what_is_right_is_silent(way: str) -> None:
+    assert spoken(HEAD, dedent(SILENT[way])) == set()

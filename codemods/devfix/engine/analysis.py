@@ -14,6 +14,7 @@ from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mi
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
+from devfix.engine.globals import hand_back, keep
 from devfix.engine.named import AllNamed
 from devfix.engine.places import AT, NO_PATH, VAR, Path, Place
 from devfix.engine.state import Names, State, either, joined
@@ -178,7 +179,9 @@ class Analysis(Context):
             names[function.positional[0]] = me
         state.names = Names(names.items())
         self._run(frame)
-        return self._left(frame)
+        left = self._left(frame)
+        keep(frame, left)
+        return left
 
     def _run(self, frame: Run) -> None:
         assert frame.function is not None
@@ -259,7 +262,7 @@ class Analysis(Context):
         given = self._result(frame, left)
         state.heap, state.places, state.stamps = left.heap, left.places, left.stamps
         changed = [cell for cell in before.changed(left.stamps) if before.get(cell) != left.stamps.get(cell)]
-        if len(changed) < 20 and not any(cell in before for cell in changed):
+        if not hand_back(frame, left) and len(changed) < 20 and not any(cell in before for cell in changed):
             made = [(cell, left.places.get(cell), dict(left.attributes(cell))) for cell in changed]
             self._memo[key] = given, made, site
         return self._given(caller, node, function, given)

@@ -11,6 +11,7 @@ from devfix.engine.events import Event
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
+from devfix.engine.globals import bound_by_callers
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
 from devfix.engine.state import EMPTY, State
 from devfix.engine.uses import Uses, brought_back, handed_or_moved
@@ -103,6 +104,7 @@ class Frame(ABC):
         self.default = AT_DEFAULT  # where torch makes what is told nothing
         self.quiet = 0
         self.lambdas = 0  # that are being run
+        self.globals: set[str] = set()  # names that the function binds in the body of the file
         self.log: dict[object, Event] = {}  # what happens to modules
         self.called: tuple[ast.Call, list[tuple[Value, ast.expr]]] | None = None  # by what, with what
         self.models = analysis.models
@@ -169,7 +171,7 @@ class Frame(ABC):
             if found is not None:
                 return found
             frame = frame.outer
-        found = self.analysis.global_value(self.file, name)
+        found = bound_by_callers(self, name) or self.analysis.global_value(self.file, name)
         if found is not None and found.kind == MODULE and found.ref not in self.state.places:
             self._borrow(name, found)
         return found
@@ -182,13 +184,7 @@ class Frame(ABC):
         moving = handed_or_moved if body.where(module).on_host else brought_back
         if name in moving(self.file.source):
             return
-        cells = [module.ref]
-        for cell in cells:  # grows on the way
-            if len(cells) < MAX_TERMS and cell not in self.state.places:
-                self.state.set_place(cell, body.place_of(cell))
-                for attribute, value in body.attributes(cell):
-                    self.state.set_attribute(cell, attribute, value)
-                    cells += [value.ref] if value.kind == MODULE and value.ref is not None else []
+        self.state.borrow(module, body)
 
     def named(self, name: str, node: ast.AST) -> Value:
         """The value of a name that nothing was bound to: an import, a definition, or not known."""

@@ -12,6 +12,7 @@ from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, TENSOR,
 Cell = object  # of a module or an object: the place of its making, made unique
 
 MAX_NESTING = 24  # of modules in modules
+MAX_BORROWED = 64  # modules at once
 # Roles of modules without parameters, of which none can say where they are; a weighted loss has a buffer only, and of
 # two modules one may have none (`partly`).
 EMPTY = frozenset({"bare", "loss", "stateless", "weighted", "partly"})
@@ -144,6 +145,16 @@ class State:
 
     def attributes(self, cell: Cell) -> list[tuple[str, Value]]:
         return list(self.heap.attributes(cell))
+
+    def borrow(self, module: Value, other: State) -> None:
+        """Take a module over, and its submodules, as they are in another state."""
+        cells = [module.ref]
+        for cell in cells:  # grows on the way
+            if len(cells) < MAX_BORROWED and cell not in self.places:
+                self.set_place(cell, other.place_of(cell))
+                for attribute, value in other.attributes(cell):
+                    self.set_attribute(cell, attribute, value)
+                    cells += [value.ref] if value.kind == MODULE and value.ref is not None else []
 
     def resolve(self, place: Place) -> Place:
         """A place in which no module's cell is left."""

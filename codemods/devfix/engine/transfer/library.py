@@ -83,6 +83,8 @@ class Library(OutOfSight):
         if row is not None:
             made = self.by_row(node, row, dotted, arguments)
             return made.but(role=PACKED) if row.packs and made.kind == TENSOR else made
+        if dotted == "dataclasses.replace" and values:
+            return self.replaced(node, values[0][0], _keywords)
         if self.models.layer(dotted) == "record":
             return self.record(node, last, _keywords)
         converter = self.models.converters.get(dotted, "")
@@ -140,6 +142,15 @@ class Library(OutOfSight):
         for key, (value, _) in keywords.items():
             self.state.set_attribute(cell, key, value)
         return Value(OBJECT, Place(IN, cell), ref=cell, links=(self.link(MAKE, node, name),))
+
+    def replaced(self, node: ast.Call, old: Value, keywords: dict[str, tuple[Value, ast.expr]]) -> Value:
+        """A copy of an object with other attributes."""
+        if old.kind != OBJECT or old.ref is None:
+            return ANYTHING
+        cell = (id(node), self.site, "replaced")
+        for name, value in [*self.state.attributes(old.ref), *((k, v) for k, (v, _) in keywords.items())]:
+            self.state.set_attribute(cell, name, value)
+        return old.but(place=Place(IN, cell), ref=cell)
 
     def _with_transforms(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """A module on the device that is told, or by default, and transforms."""
@@ -257,7 +268,8 @@ class Library(OutOfSight):
                 (self.analysis.parts.scattering if part else self.analysis.parts.wrapped).add(inner.ref)
             return inner.but(role="scatters")
         if dotted == "torch.utils.data.TensorDataset":
-            return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(value for value, _ in values)))
+            row = Value(SEQUENCE, items=tuple(value for value, _ in values))
+            return Value(SEQUENCE, rest=row, fields={"tensors": row})
         if layer == "container":
             return self.module_container(node, dotted, arguments)
         if dotted.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in dotted:
@@ -269,6 +281,12 @@ class Library(OutOfSight):
             )
         if last in _COLLATES:
             return self.loader(node, arguments)
+        if last == "AveragedModel" and values and dotted.startswith("torch.optim."):
+            made = self.copied(values[0][0], node)
+            told = keywords["device"] if "device" in keywords else values[1] if len(values) > 1 else None
+            if made.kind == MODULE and told is not None and (place := self.target(told[0], node)) is not None:
+                self.move_module(made.ref, place)
+            return made
         if dotted.startswith("torch.optim.") and last[:1].isupper():
             return self.optimizer(node, last, arguments)
         if dotted in ("torch.set_default_device", "torch.set_default_tensor_type"):
@@ -278,6 +296,10 @@ class Library(OutOfSight):
         if dotted.startswith("torch.cuda."):
             row = self.models.function(dotted)
             return self.by_row(node, row, dotted, arguments) if row is not None else ANYTHING
+        if last == "functional_call" and len(values) > 2:  # with weights that come from the module
+            given, at = values[2]
+            inputs = given.items if given.kind == SEQUENCE and given.items is not None else (given,)
+            return self.call_value(node, values[0][0], ([(one, at) for one in inputs], {}))
         if dotted == "torch.utils.checkpoint.checkpoint" and values:
             return self.call_value(
                 node, values[0][0], (values[1:], {k: v for k, v in keywords.items() if k != "use_reentrant"})

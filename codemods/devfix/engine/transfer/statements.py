@@ -9,6 +9,7 @@ from typing import Any
 from devfix.engine.events import RETURNED
 from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
+from devfix.engine.globals import declare
 from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
 from devfix.engine.state import State, merge
 from devfix.engine.transfer.conditions import Test, emptied
@@ -31,6 +32,7 @@ from devfix.engine.values import (
     UNKNOWN,
     Assumption,
     Value,
+    element,
 )
 
 
@@ -266,6 +268,8 @@ class Run(Processes):
             given = self.special(item.context_expr, value, "__enter__")
             if given is not None:
                 opened.append((item.context_expr, value))
+            elif value.kind == SEQUENCE:  # what a generator yields that is made a context
+                given = element(value)
             self.analysis.entered += self.entered(value, item.context_expr)
             if value.kind == DEVICE:
                 self.default = self.state.resolve(value.place)
@@ -332,7 +336,8 @@ class Run(Processes):
 
     def _global(self, node: ast.Global) -> None:
         for name in node.names:
-            self.state.names.setdefault(name, ANYTHING)
+            if self.function is not None:
+                declare(self, name)
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:

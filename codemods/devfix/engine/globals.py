@@ -1,0 +1,73 @@
+"""The names that functions declare `global`: what they are bound to while functions run, and afterwards."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from devfix.engine.state import State
+from devfix.engine.values import ANYTHING, DEVICE, MODULE, NONE, TENSOR, UNKNOWN, Value
+
+if TYPE_CHECKING:
+    from devfix.engine.frame import Frame
+    from devfix.text.source import Source
+
+_FOLLOWED = frozenset({DEVICE, MODULE, TENSOR})
+
+
+def declare(frame: Frame, name: str) -> None:
+    """`global name`: a call goes on with what it is bound to now, which is not known where no call is."""
+    value = frame.lookup(name) if frame.caller is not None else None
+    frame.globals.add(name)
+    frame.state.names[name] = ANYTHING if value is None else value
+
+
+def bound_by_callers(frame: Frame, name: str) -> Value | None:
+    """What a function that is running has bound a global name to; None if none has."""
+    for one in _around(frame):
+        if name in one.globals:
+            return one.state.names.get(name)
+    return None
+
+
+def hand_back(frame: Frame, left: State) -> bool:
+    """Bind in the caller what a call has bound to global names; are there any?"""
+    caller = next(_around(frame), None)
+    if caller is None:
+        return bool(frame.globals)
+    for name in frame.globals:
+        if caller.function is None or name in caller.globals or name not in caller.state.names:
+            caller.state.names[name] = left.names.get(name, ANYTHING)
+            if caller.function is not None:
+                caller.globals.add(name)
+    return bool(frame.globals)
+
+
+def keep(frame: Frame, left: State) -> None:
+    """What a function binds that nothing in view calls: the file's value, if no other function binds the name."""
+    body = frame.analysis.global_state(frame.file)
+    for name in sorted(frame.globals):
+        known, value = body.names.get(name), left.names.get(name)
+        if value is None or value.kind not in _FOLLOWED or len(_binders(frame.file.source, name)) != 1:
+            continue
+        if known is None or known.kind in (NONE, UNKNOWN):
+            body.names[name] = value
+            body.borrow(value, left)
+
+
+def _around(frame: Frame) -> Iterator[Frame]:
+    one = frame.caller
+    while one is not None:
+        if one.file is frame.file:
+            yield one
+        one = one.caller
+
+
+def _binders(source: Source, name: str) -> list[ast.AST | None]:
+    """The functions that declare a name global."""
+    return [
+        source.enclosing(one, ast.FunctionDef, ast.AsyncFunctionDef)
+        for one in source.of_kind(ast.Global)
+        if name in one.names
+    ]
