@@ -70,7 +70,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     kinds = {one.kind for one in mismatch.assumed}
     of_caller = mismatch.anchor_place.kind in (OF, OWNED)
     if mismatch.anchor_place.kind not in (VAR, LITERAL) and is_cpu_program(
-        analysis.file.source, analysis.file.path
+        analysis.file.source, analysis.file.path, mismatch.node
     ):
         return "the program names no device: all of it is on the CPU"
     if mismatch.guarded and mismatch.stray.links[0].file is not analysis.file:

@@ -13,6 +13,7 @@ from devfix.text.source import Source, remembered
 
 _COMMENT = re.compile(r"#.*")
 # What is run, and not imported: it reads its command line, or does something at the top.
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PROGRAM = re.compile(r"\bargparse\b|\bsys\.argv\b|__main__|^(?:for |while |print\()", re.MULTILINE)
 _TRAINING = re.compile(r"\.backward\(|onnx\.export\(|\boptim\.\w+\(")
 _DEVICE_WORD = re.compile(
@@ -175,14 +176,37 @@ def _is_of_pytest(path: str) -> bool:
     return file.startswith("test_") or file.endswith("_test.py")
 
 
-def is_cpu_program(source: Source, path: str) -> bool:
+def is_cpu_program(source: Source, path: str, at: ast.AST | None = None) -> bool:
     """Is it a program, a notebook or a file of tests that names no device? All that it makes is on the CPU.
 
-    Tests may also choose the CPU by name, and no accelerator.
+    Tests may also choose the CPU by name, and no accelerator. What `at` is in has to be run by the program: others may
+    use the definitions that it does not.
     """
     if _is_of_pytest(path):
         return _names_no_device(source) or _chooses_cpu(source)
-    return _names_no_device(source) and (path.endswith(".ipynb") or _is_program(source))
+    if not _names_no_device(source):
+        return False
+    return path.endswith(".ipynb") or (_is_program(source) and (at is None or _runs(source, at)))
+
+
+def _runs(source: Source, at: ast.AST) -> bool:
+    """Does the body of a file use, if by way of others, the definition that something is in?"""
+    while (up := source.parents.get(at)) is not None and up is not source.tree:
+        at = up
+    return not isinstance(at, _DEFINITIONS) or at.name in _used_by_body(source)
+
+
+@remembered
+def _used_by_body(source: Source) -> frozenset[str]:
+    """The names that the body of a file uses, and those that the definitions of these use in turn."""
+    definitions = {one.name: one for one in source.tree.body if isinstance(one, _DEFINITIONS)}
+    found: set[str] = set()
+    todo: list[ast.AST] = [one for one in source.tree.body if not isinstance(one, _DEFINITIONS)]
+    while todo:
+        names = {one.id for one in ast.walk(todo.pop()) if isinstance(one, ast.Name)} - found
+        found |= names
+        todo += [definitions[name] for name in names if name in definitions]
+    return frozenset(found)
 
 
 @remembered

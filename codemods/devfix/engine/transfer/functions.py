@@ -129,8 +129,8 @@ class Functions(Containers):
             return self._elements(node, row, last, first, values)
         operands = [
             operand
-            for value, at in (*values, *keywords.values())
-            for operand in self.tensors(self.as_tensor(value), at)
+            for i, (value, at) in enumerate((*values, *keywords.values()))
+            for operand in self.tensors(self.as_tensor(value, surely=i == 0 and form == "same"), at)
         ]
         operands = [one for one in operands if one[0].kind != MODULE]
         if form == "follow":

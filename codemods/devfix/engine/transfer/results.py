@@ -30,6 +30,7 @@ from devfix.engine.values import (
     PART,
     PASS,
     RESULT,
+    RETURN,
     SEQUENCE,
     SIBLINGS,
     TENSOR,
@@ -146,7 +147,7 @@ class Results(Requirements):
                     place.kind == DEFAULT
                     and value.rank == 1
                     and not is_count(at)
-                    and {MAKE} == {one.kind for one in value.links if one.name != PART}
+                    and {MAKE} == {one.kind for one in value.links if one.name != PART} - {RETURN}
                 ):
                     strays.append((value, at, place, returned, path, i))
         given = self._input() if strays else None

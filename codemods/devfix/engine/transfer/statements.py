@@ -153,6 +153,8 @@ class Run(Processes):
             state.take(then)
         elif not then.dead:
             both = then, state.aside()
+            if self.loops:
+                self._mixed_ends(*both, body[0])
             if emptied is not None:  # what is empty is of no interest where the other arm has something
                 name, holds = emptied
                 none, some = both if holds else both[::-1]
