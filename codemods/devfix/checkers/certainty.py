@@ -211,7 +211,7 @@ def _is_followed(mismatch: Mismatch, analysis: Analysis) -> bool:
 def _is_proven(mismatch: Mismatch, function: Function) -> bool:
     """Is it proven that both are tensors, where nothing says that the function prepares data?"""
     owner = function.owner
-    row = models().function(mismatch.stray.links[0].name)
+    row = models().function(mismatch.stray.links[0].name.removesuffix(".sample").removesuffix(".rsample"))
     if mismatch.assumed or row is None or row.form == "array":
         return False
     return owner is None or not prepares_data(owner.name, *owner.bases)

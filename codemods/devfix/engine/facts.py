@@ -244,7 +244,8 @@ class Missing:
 
     `kind`: name (nothing binds it), attribute (no class in view assigns it), module (a plain module has no
     `device`), keyword (the function takes no `device=`), generator (it is one of the CPU, and `device=` is
-    elsewhere), elsewhere (a generator of a device draws for the CPU) or index (`.to(x.device.type)`).
+    elsewhere), elsewhere (a generator of a device draws for the CPU), host (what is given it draws on the CPU) or
+    index (`.to(x.device.type)`).
     `user`: compare, move, make or type, what the expression is for.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from devfix.checkers import late_moves, surgeries, swaps
+from devfix.checkers import late_moves, leaves, surgeries, swaps
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
@@ -36,7 +36,8 @@ class ReorderTo(Codemod):
     It also finds moves that come too late: after the module was run on a tensor that is on the device, after
     DistributedDataParallel, or only in one branch of an `if` that has nothing to do with devices. (Those that
     come after the state of the optimizer was loaded are `restore-after-move`'s.) And it finds layers that
-    replace old ones, or parameters that a wrapper adds, without regard to the device of the old layer.
+    replace old ones, or parameters that a wrapper adds, without regard to the device of the old layer; and
+    parameters that are moved after they were made parameters: `self.scale = nn.Parameter(x).to(device)`.
 
     ## Why is this bad?
     `Module.to` moves the parameters that are there when it is called
@@ -159,6 +160,27 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
             _RAISES,
         ),
         Example(
+            "A parameter is moved after it was made one",
+            _HEAD
+            + """
+scale = nn.Parameter(torch.ones(3)).to(device)
+optimizer = torch.optim.SGD([scale], lr=0.1)
+scale.sum().backward()
+optimizer.step()
+print(scale.sum().item())
+""",
+            _HEAD
+            + """
+scale = nn.Parameter(torch.ones(3).to(device))
+optimizer = torch.optim.SGD([scale], lr=0.1)
+scale.sum().backward()
+optimizer.step()
+print(scale.sum().item())
+""",
+            "can't optimize a non-leaf Tensor",
+            Safety.UNSAFE,
+        ),
+        Example(
             "A wrapper adds a parameter to a layer that may have been moved",
             _HEAD
             + """
@@ -231,5 +253,5 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         analysis = flow.facts()
-        for checker in (surgeries, late_moves, swaps):
+        for checker in (surgeries, late_moves, swaps, leaves):
             yield from checker.findings(analysis)

@@ -125,6 +125,8 @@ class Attributes(Calls):
         whole = base.like if kind == UNKNOWN else None
         if whole is not None and whole.kind == MODULE and name in ("weight", "bias"):
             return Value(TENSOR, self.where(whole), rank=1, role="parameter", assumed=whole.assumed)
+        if name == "data" and (kept := self.kept_by_module(base, node.value)) is not None:
+            return kept
         if kind == UNKNOWN and base.place.is_named:
             made = self._of_unknown_object(node, base)
             return made.but(like=whole) if whole is not None and made.kind == UNKNOWN else made
@@ -213,7 +215,7 @@ class Attributes(Calls):
         made = base.ref in self.analysis.made
         role = "part" if made and base.ref is not None and base.kind == MODULE and owner is None else ""
         place = Place(AT if made else OF, ("attribute", base.ref, name))
-        return Value(UNKNOWN, place, role=role, ref=base.ref if role else None)
+        return Value(UNKNOWN, place, role=role, ref=base.ref if role else None, like=base)
 
     def _left_by_file(self, base: Value, name: str) -> Value | None:
         """A field of an object that the body of a file has made, unless something in that file may change it."""

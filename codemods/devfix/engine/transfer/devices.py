@@ -10,6 +10,7 @@ from devfix.engine.evidence import about_devices
 from devfix.engine.facts import DeviceUse, Missing
 from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
+from devfix.engine.frame import Arguments
 from devfix.engine.places import LITERAL, OF, VAR, Place
 from devfix.engine.transfer.results import Results
 from devfix.engine.uses import MODULE_USES
@@ -277,6 +278,14 @@ class Devices(Results):
             self._missing("generator", node, name, "make")
         elif generator.place.kind in (VAR, LITERAL) and place.on_host and self.analysis.default_is_known:
             self._missing("elsewhere", node, name, "make")
+
+    def draws_on_host(self, node: ast.Call, name: str, arguments: Arguments) -> None:
+        """A loader, a sampler or a split is given a generator: it draws numbers on the CPU, wherever the data are."""
+        if self.quiet or self.file is not self.analysis.file or not self.analysis.default_is_known:
+            return
+        for value, at in (*arguments[0], *arguments[1].values()):
+            if value.role == "generator" and self.where(value).kind in (VAR, LITERAL):
+                self._missing("host", at, name, "make", value)
 
     def index_lost(self, node: ast.expr, value: Value) -> None:
         """`.to(x.device.type)`."""

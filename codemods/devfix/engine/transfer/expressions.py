@@ -111,6 +111,10 @@ class Expressions(Attributes):
         return tensor.but(kind=TENSOR, role="")
 
     def _plain(self, left: Value, right: Value, op: ast.operator) -> Value:
+        if (
+            left.kind == UNKNOWN and left.like is not None and left.like is right.like
+        ):  # of one module, or object
+            return Value(UNKNOWN, left.place, like=left.like)
         if left.kind == right.kind == MAPPING and isinstance(op, ast.BitOr):
             return left.but(
                 fields={**(left.fields or {}), **(right.fields or {})}, rest=right.rest or left.rest
@@ -121,13 +125,9 @@ class Expressions(Attributes):
                 return Value(SEQUENCE, items=())  # something else is put in their places
             return Value(SEQUENCE, rest=self.any_of(many), links=many.links)
         if isinstance(op, ast.Add) and left.kind == SEQUENCE and right.kind == SEQUENCE:
-            if (
-                left.items is not None
-                and right.items is not None
-                and left.rest is None
-                and right.rest is None
-            ):
-                return sequence([*left.items, *right.items])
+            parts = left.items, right.items
+            if parts[0] is not None and parts[1] is not None and left.rest is right.rest is None:
+                return sequence([*parts[0], *parts[1]])
             one, other = self.any_of(left), self.any_of(right)
             return Value(SEQUENCE, rest=self.with_element(one, other) if other is not None else one)
         if (

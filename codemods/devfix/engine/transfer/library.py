@@ -267,9 +267,11 @@ class Library(OutOfSight):
                 part = inner.role == "part"
                 (self.analysis.parts.scattering if part else self.analysis.parts.wrapped).add(inner.ref)
             return inner.but(role="scatters")
+        if dotted.startswith("torch.utils.data."):
+            self.draws_on_host(node, last, arguments)
         if dotted == "torch.utils.data.TensorDataset":
-            row = Value(SEQUENCE, items=tuple(value for value, _ in values))
-            return Value(SEQUENCE, rest=row, fields={"tensors": row})
+            tensors = Value(SEQUENCE, items=tuple(value for value, _ in values))
+            return Value(SEQUENCE, rest=tensors, fields={"tensors": tensors})
         if layer == "container":
             return self.module_container(node, dotted, arguments)
         if dotted.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in dotted:
@@ -282,11 +284,7 @@ class Library(OutOfSight):
         if last in _COLLATES:
             return self.loader(node, arguments)
         if last == "AveragedModel" and values and dotted.startswith("torch.optim."):
-            made = self.copied(values[0][0], node)
-            told = keywords["device"] if "device" in keywords else values[1] if len(values) > 1 else None
-            if made.kind == MODULE and told is not None and (place := self.target(told[0], node)) is not None:
-                self.move_module(made.ref, place)
-            return made
+            return self._average(node, arguments)
         if dotted.startswith("torch.optim.") and last[:1].isupper():
             return self.optimizer(node, last, arguments)
         if dotted in ("torch.set_default_device", "torch.set_default_tensor_type"):
@@ -305,6 +303,15 @@ class Library(OutOfSight):
                 node, values[0][0], (values[1:], {k: v for k, v in keywords.items() if k != "use_reentrant"})
             )
         return None
+
+    def _average(self, node: ast.Call, arguments: Arguments) -> Value:
+        """`AveragedModel(model, device)`: a copy of a model."""
+        values, keywords = arguments
+        made = self.copied(values[0][0], node)
+        told = keywords["device"] if "device" in keywords else values[1] if len(values) > 1 else None
+        if made.kind == MODULE and told is not None and (place := self.target(told[0], node)) is not None:
+            self.move_module(made.ref, place)
+        return made
 
     def partial(self, node: ast.Call, arguments: Arguments) -> Value:
         values, keywords = arguments

@@ -376,7 +376,9 @@ class Methods(Moves):
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         has_place = base.place.is_named or base.place.kind == CHOICE
         if has_place and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
-            return self.tensor_method(node, base.but(kind=TENSOR), name, arguments)
+            at = node.func.value if isinstance(node.func, ast.Attribute) else node
+            kept = self.kept_by_module(base, at) or base.but(kind=TENSOR)
+            return self.tensor_method(node, kept, name, arguments)
         if base.role in ("instance", "moved") and name in _KEEPING:
             return base
         self.method_called(node, base, name, arguments)

@@ -10,6 +10,7 @@ from devfix.engine.evidence import (
     is_autocast_name,
     is_count,
     is_device_name,
+    is_loader_name,
     is_loss_name,
     prepares_inputs,
     runs_module,
@@ -73,6 +74,8 @@ class OutOfSight(Modules):
                 links=(self.link(LOAD, node, last),),
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
+        if is_loader_name(last):
+            self.draws_on_host(node, last, arguments)
         every = (*values, *keywords.values())
         told = any(one.kind == DEVICE or self.where(one).on_device for one, _ in every)
         if any(one.kind == ARRAY for one, _ in values) and not told and not last.lstrip("_")[:1].isupper():

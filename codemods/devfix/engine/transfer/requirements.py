@@ -308,6 +308,13 @@ class Requirements(Frame):
         moved = value.role in ("moved", "given", "cast")
         return value.but(kind=TENSOR, role="") if moved or surely else value
 
+    def kept_by_module(self, value: Value, at: ast.expr) -> Value | None:
+        """A tensor, as its use says, that a module out of sight keeps: it is where the module is."""
+        if value.kind != UNKNOWN or value.like is None or value.like.kind != MODULE:
+            return None
+        place, used = self.where(value.like), Assumption(USES, self.file.source.code(at)[:40])
+        return Value(TENSOR, place, assumed=value.like.assumed | {used}) if place.on_device else None
+
     def as_loaded(self, value: Value, at: ast.AST, other: Value) -> Value:
         """What was loaded to the CPU is a tensor where it is combined with one of a device."""
         if not is_loaded(value) or other.kind not in (TENSOR, BATCH) or not self.where(other).on_device:
