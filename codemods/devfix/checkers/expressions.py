@@ -146,21 +146,13 @@ def _elsewhere(one: Missing, analysis: Analysis) -> Told:
 
 
 def _host(one: Missing, analysis: Analysis) -> Told:
-    source, generator = analysis.file.source, analysis.file.source.code(one.node)
+    source, node = analysis.file.source, one.node
+    assert isinstance(node, ast.Call)
     message = (
-        f"`{generator}` is not a CPU generator: `{one.name}` draws numbers on the CPU with it, and raises RuntimeError "
-        "on an accelerator. The fix assumes that nothing else draws with it"
+        f"`{one.name}` draws numbers on the CPU with this generator, and raises RuntimeError on an accelerator. "
+        "The fix assumes that nothing else draws with it"
     )
-    scope = one.function.node if one.function is not None else None
-    bound = [
-        node.value
-        for node in source.of_kind(ast.Assign, scope)
-        if [source.code(target) for target in node.targets] == [generator]
-    ]
-    made = bound[0] if len(bound) == 1 else None
-    if not isinstance(made, ast.Call) or analysis.file.dotted(made.func) != "torch.Generator":
-        return message, (), Safety.UNSAFE
-    return message, (ReplaceExpression(source.span(made), f"{source.code(made.func)}()"),), Safety.UNSAFE
+    return message, (ReplaceExpression(source.span(node), f"{source.code(node.func)}()"),), Safety.UNSAFE
 
 
 def _moved(one: Missing, source: Source, node: ast.Call) -> tuple[Edit, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 
 from devfix.checkers import collectives, outruns, plain_containers
 from devfix.checkers.certainty import why_silent
+from devfix.checkers.moved_back import moved_back, restored
 from devfix.checkers.reach import is_safe
 from devfix.checkers.signs import is_kept_otherwise
 from devfix.checkers.surgeries import late_parts
@@ -179,6 +180,8 @@ def _place_to_show(mismatch: Mismatch, analysis: Analysis, codemod: str) -> ast.
         return analysis.file.source.statement(stored.node)
     if mismatch.operation == "the result" and mismatch.stray.kind == MODULE:
         return mismatch.node if mismatch.file is analysis.file else None
+    if mismatch.stray_place.kind == CPU and (back := moved_back(mismatch, analysis)) is not None:
+        return back.node
     links = mismatch.stray.links
     if (
         codemod == FACTORIES
@@ -209,7 +212,8 @@ def _finding(
     )
     made = codemod == FACTORIES and title.startswith("make")
     safe = bool(edits) and made and any(is_safe(one, edits, analysis) for one in every)
-    safe = safe or (codemod == "module-never-moved" and is_safe_move(mismatch, analysis))
+    if codemod == "module-never-moved" and mismatch.stray_place.kind != CPU:
+        safe = is_safe_move(mismatch, analysis)
     if edits and not safe:
         message += assumptions(mismatch, _UNPROVEN.get(codemod, ""))
     here = mismatch.file is analysis.file
@@ -236,7 +240,8 @@ def _fix(
             return "register it as a buffer", as_buffer(link, analysis) if link is not None else (), None
     elif codemod == "module-never-moved":
         if mismatch.stray_place.kind == CPU:  # where it was put on purpose
-            return "", (), None
+            device, edits = restored(mismatch, analysis)
+            return f"move it to `{device}` again", edits, None
         device, edits = moved(mismatch, analysis)
         return f"move it to `{device}`", edits, None
     elif mismatch.stray.links[0].kind != LOAD:

@@ -7,7 +7,7 @@ import ast
 from devfix.checkers.signs import quoted
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
-from devfix.engine.places import FIXED, IN, LITERAL, OF, OWNED, VAR, Place
+from devfix.engine.places import CPU, FIXED, IN, LITERAL, OF, OWNED, VAR, Place
 from devfix.engine.values import (
     CALLER,
     DATA,
@@ -64,6 +64,8 @@ def message_of(codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analy
         what = f"the device of {told} is hard-coded"
     elif stored:
         what = f"`{stored}` stays on the CPU when the module is moved"
+    elif is_module and mismatch.stray_place.kind == CPU and at is not mismatch.stray.links[0].node:
+        what = f"{told} leaves the module on the CPU"
     elif is_module:
         what = f"the module {told} is on the CPU"
     else:

@@ -12,7 +12,7 @@ from devfix.flow import Flow
 from devfix.models.torch_api import FACTORIES, LEGACY
 
 _NAMES = {*FACTORIES, *LEGACY, "torch.from_numpy", "torch.frombuffer", "torch.normal", "Tensor.cpu"}
-_MADE = tuple(sorted({f"{name.rpartition('.')[2]}(" for name in _NAMES}))
+_MADE = tuple(sorted({f"{name.rpartition('.')[2]}(" for name in _NAMES} | {"Generator(", "sample("}))
 
 
 @dataclass(frozen=True)

@@ -279,13 +279,18 @@ class Devices(Results):
         elif generator.place.kind in (VAR, LITERAL) and place.on_host and self.analysis.default_is_known:
             self._missing("elsewhere", node, name, "make")
 
-    def draws_on_host(self, node: ast.Call, name: str, arguments: Arguments) -> None:
+    def draws_on_host(self, name: str, arguments: Arguments) -> None:
         """A loader, a sampler or a split is given a generator: it draws numbers on the CPU, wherever the data are."""
         if self.quiet or self.file is not self.analysis.file or not self.analysis.default_is_known:
             return
-        for value, at in (*arguments[0], *arguments[1].values()):
-            if value.role == "generator" and self.where(value).kind in (VAR, LITERAL):
-                self._missing("host", at, name, "make", value)
+        for value, _ in (*arguments[0], *arguments[1].values()):
+            made = value.links[0] if value.role == "generator" and value.links else None
+            if made is None or made.file is not self.file or self.where(value).kind not in (VAR, LITERAL):
+                continue
+            if self.analysis.is_new((made.node, "draws"), value.assumed):
+                self.analysis.missing.append(
+                    Missing("host", made.node, self.file, self.function, name, "make", value.assumed)
+                )
 
     def index_lost(self, node: ast.expr, value: Value) -> None:
         """`.to(x.device.type)`."""

@@ -229,7 +229,8 @@ class Library(OutOfSight):
             return Value(DEVICE, Place(VAR, dotted), forms=forms.A_DEVICE)
         if dotted == "torch.Generator":
             told = keywords["device"][0] if "device" in keywords else values[0][0] if values else None
-            return Value(UNKNOWN, self.target(told, node) or AT_DEFAULT, role="generator")
+            place = self.target(told, node) or AT_DEFAULT
+            return Value(UNKNOWN, place, role="generator", links=(self.link(MAKE, node, dotted),))
         if dotted == "torch.manual_seed":
             return Value(UNKNOWN, AT_DEFAULT, role="generator")
         row = self.models.rows.get(dotted)
@@ -268,7 +269,7 @@ class Library(OutOfSight):
                 (self.analysis.parts.scattering if part else self.analysis.parts.wrapped).add(inner.ref)
             return inner.but(role="scatters")
         if dotted.startswith("torch.utils.data."):
-            self.draws_on_host(node, last, arguments)
+            self.draws_on_host(last, arguments)
         if dotted == "torch.utils.data.TensorDataset":
             tensors = Value(SEQUENCE, items=tuple(value for value, _ in values))
             return Value(SEQUENCE, rest=tensors, fields={"tensors": tensors})

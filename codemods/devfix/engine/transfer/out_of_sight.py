@@ -75,7 +75,7 @@ class OutOfSight(Modules):
                 assumed=frozenset({Assumption(LIBRARY_CALL, last)}),
             )
         if is_loader_name(last):
-            self.draws_on_host(node, last, arguments)
+            self.draws_on_host(last, arguments)
         every = (*values, *keywords.values())
         told = any(one.kind == DEVICE or self.where(one).on_device for one, _ in every)
         if any(one.kind == ARRAY for one, _ in values) and not told and not last.lstrip("_")[:1].isupper():

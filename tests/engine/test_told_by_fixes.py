@@ -1,0 +1,162 @@
+"""Bugs of the kinds that people have fixed in public repositories, and programs like them that are right.
+
+The programs are made up. Unlike `test_everyday`, every codemod is asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import devfix
+import pytest
+from programs import marked
+
+HEAD = """\
+import pickle
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, random_split
+from elsewhere import Net, knn
+"""
+FOUND = {
+    "a module that no program in view runs": """
+        class Filter(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.fc = nn.Linear(n, n)
+            def forward(self, x):
+                return self.fc(x) + torch.zeros(4)  # <
+        if __name__ == "__main__":
+            print("a library")
+    """,
+    "a helper's result beside another one": """
+        def full(n):
+            return torch.arange(n).repeat(2, 1)  # <
+        def edges(points: torch.Tensor, kind):
+            if kind == "full":
+                found = full(points.shape[0])
+            else:
+                found = torch.cdist(points, points).argsort(1)
+            return found
+    """,
+    "a loss for an empty batch": """
+        def loss(x, targets):
+            known = targets >= 0
+            if not known.any():
+                return torch.zeros(size=(1,))  # <
+            return F.cross_entropy(x[known], targets[known])
+    """,
+    "two arms that fill a list": """
+        def run(device, many):
+            net, outs = nn.Linear(3, 3).to(device), []
+            for i in range(many):
+                if i % 2:
+                    outs.append(torch.zeros(3))  # <
+                else:
+                    outs.append(net(torch.ones(3, device=device)))
+            return torch.cat(outs)
+    """,
+    "a parameter that is moved": """
+        class Scale(nn.Module):
+            def __init__(self, device):
+                super().__init__()
+                self.by = nn.Parameter(torch.rand(2)).to(device)  # <
+    """,
+    "a leaf that is moved": """
+        def fit(device):
+            w = torch.randn(3, requires_grad=True).to(device)  # <
+            torch.optim.SGD([w], lr=0.1)
+    """,
+    "a generator for loaders": """
+        def load(data, device):
+            generator = torch.Generator(device=device)  # <
+            first, second = random_split(data, [8, 2], generator=generator)
+            return DataLoader(first, shuffle=True, generator=generator), second
+    """,
+    "what a module out of sight keeps": """
+        def show(device):
+            model = Net(3).to(device)
+            print((model.weights * model.mask).detach().numpy())  # <
+            return model.head.weight.data.numpy()  # <
+    """,
+    "draws of a distribution of numbers": """
+        class Posterior:
+            def __init__(self, mean: torch.Tensor, scale: torch.Tensor):
+                self.mean, self.scale = mean, scale
+                self.normal = torch.distributions.Normal(0, 1)
+            def sample(self):
+                return self.mean + self.scale * self.normal.sample(self.scale.size())  # <
+    """,
+    "a network that is saved from the CPU": """
+        class Trainer:
+            def __init__(self, device):
+                self.device = device
+                self.net = nn.Linear(3, 3).to(device)
+            def save(self, path):
+                pickle.dump(self.net.cpu(), path)  # <
+            def train(self, data):
+                for x in data:
+                    self.net(x.to(self.device))
+                    self.save("x")
+    """,
+}
+SILENT = {
+    "a module that the program runs": """
+        class Filter(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.fc = nn.Linear(n, n)
+            def forward(self, x):
+                return self.fc(x) + torch.zeros(4)
+        def main():
+            print(Filter(4)(torch.ones(4)))
+        if __name__ == "__main__":
+            main()
+    """,
+    "a parameter of what is moved, and one that is cast": """
+        class Scale(nn.Module):
+            def __init__(self, device):
+                super().__init__()
+                self.by = nn.Parameter(torch.rand(2).to(device))
+                self.half = nn.Parameter(torch.rand(2)).to(torch.float16)
+    """,
+    "a leaf of which a copy is used": """
+        def grow(device):
+            w = torch.randn(3, requires_grad=True)
+            u = torch.randn(3, requires_grad=True).to(device)
+            torch.optim.SGD([w], lr=0.1)
+            return w.to(device) * u
+    """,
+    "a generator of the CPU for loaders": """
+        def load(data, device):
+            generator = torch.Generator()
+            noise = torch.randn(3, generator=torch.Generator(device=device), device=device)
+            return DataLoader(data, shuffle=True, generator=generator), noise
+    """,
+    "a network that is moved again once it is saved": """
+        def train(data, device):
+            net = nn.Linear(3, 3).to(device)
+            for x in data:
+                net(x.to(device))
+                torch.save(net.cpu().state_dict(), "x")
+                net.to(device)
+    """,
+}
+
+
+def _told(code: str, folder: Path) -> set[int]:
+    (folder / "main.py").write_text(HEAD + code)
+    return {one.line - HEAD.count("\n") for one in devfix.check(folder, cache=False).findings}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str, tmp_path: Path) -> None:
+    code, wanted = marked(FOUND[name])
+    assert _told(code, tmp_path) == wanted
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_silent(name: str, tmp_path: Path) -> None:
+    code, _ = marked(SILENT[name])
+    assert _told(code, tmp_path) == set()
