@@ -51,6 +51,7 @@ _USES = {
     "the comparison": "a comparison{at} combines {it} with {other}",
     "the forward pass": "the forward pass{at} runs {it} on {other}",
 }
+_RESULTS = {"taken": "the input", "own": "what other methods make"}
 _CHOSEN_OUTSIDE = (OF, IN, OWNED)
 _SILENT = ("the container", "the assignment")  # nothing fails there yet
 _LONGEST = 40  # characters of code that a sentence takes in its stride
@@ -96,7 +97,7 @@ def use_of(
         device = name or "another device"
         return f"its weights are loaded onto {device}, but copied to the CPU"
     if mismatch.operation == "the result":
-        other = "the input" if mismatch.anchor.role == "taken" else "another result"
+        other = _RESULTS.get(mismatch.anchor.role, "another result")
         return f"{it} is returned{at} together with {name or other}, which is {place}"
     if mismatch.anchor.kind == DEVICE:
         return f"`{mismatch.operation}`{at} gets {it} together with {name or 'another device'}, so it belongs there"

@@ -96,7 +96,12 @@ class Containers(Protocols):
             self._indexed(node, base, index)
             many = index.kind == SEQUENCE and not isinstance(node.slice, ast.Tuple)
             whole = many or isinstance(node.slice, ast.Slice) or index.rank == 1
-            kept = self._keeps_dimensions(node.slice, index)
+            rows = bool(base.links) and base.links[-1].name.endswith(
+                ".eye"
+            )  # one index takes no more than one
+            kept = self._keeps_dimensions(node.slice, index) or (
+                rows and not isinstance(node.slice, ast.Tuple)
+            )
             role = "item" if index.kind == NUMBER and not whole else ""
             single = 0 if base.role == "flat" and role else None
             return base.but(rank=1 if kept else base.rank if whole else single, role=role)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devfix.engine.evidence import about_devices, is_count, is_factor, is_module_name
+from devfix.engine.evidence import about_devices, is_count, is_factor, is_module_name, prepares_data
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -38,6 +38,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
+from devfix.text.source import Source, remembered
 
 ALONE = -1  # the position of a result that is given alone
 
@@ -150,9 +151,9 @@ class Results(Requirements):
                     and {MAKE} == {one.kind for one in value.links if one.name != PART} - {RETURN}
                 ):
                     strays.append((value, at, place, returned, path, i))
-        given = self._input() if strays else None
+        given, own = (self._input(), self._own_device()) if strays else (None, None)
         for value, at, place, returned, path, i in strays:
-            anchor = anchors.get(i) or (given if i == ALONE else None)
+            anchor = anchors.get(i) or (given if i == ALONE else None) or own
             if anchor is None or any(holds and _is_none(condition, anchor[2]) for condition, holds in path):
                 continue  # where it is returned, there is no other one
             assumed = value.assumed | anchor[0].assumed | {Assumption(RESULT)}
@@ -194,6 +195,27 @@ class Results(Requirements):
                 return value, function.node, self.where(value)
         return None
 
+    def _own_device(self) -> tuple[Value, ast.AST, Place] | None:
+        """The device of the object, on which its other methods make what they give."""
+        function, me = self.function, self.me
+        if function is None or me is None or self.caller is not None or function.name.startswith("__"):
+            return None
+        if function.owner is None or self.analysis.class_kind(function.owner) not in ("object", "module"):
+            return None
+        if prepares_data(function.owner.name, *function.owner.bases):
+            return None
+        for name in ("device", "_device"):
+            held = self.state.attribute(me.ref, name) if me.ref is not None else None
+            place = held.place if held is not None else Place(VAR, ("attribute", me.ref, name))
+            told = _told(self.file.source, function.owner.node, f"self.{name}") - set(function.nodes)
+            if place.kind == VAR and told:
+                return (
+                    Value(TENSOR, place, assumed=frozenset({Assumption(LIKE, "self")})),
+                    function.node,
+                    place,
+                )
+        return None
+
     def sent(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """A collective is given a tensor that is on a device on one path, and on the CPU on another."""
         path = self.state.path
@@ -232,7 +254,10 @@ class Results(Requirements):
                     named = Place(VAR, ("attribute", cell, attribute))
                     told = value.kind == DEVICE and value.place.kind == VAR
                     wanted.append((value.place if told else named, NAME))
-        for value, at in (*arguments[0], *arguments[1].values()):
+        every = (*arguments[0], *arguments[1].values())
+        others = [one for value, at in every if (one := self._moved_on_cuda(value, at))]
+        beside = others[0] if others and is_module_name(name) else None
+        for value, at in every:
             given, place = self.as_tensor(value), self.where(value)
             made = place.kind == DEFAULT and bool(given.links) and given.links[0].kind == MAKE
             if given.kind != TENSOR or not (made or place.kind == VAR):
@@ -242,4 +267,26 @@ class Results(Requirements):
                 self.report(
                     node, name, DIFFERENT, (given, at, place), (Value(TENSOR, there), None, there), assumed
                 )
+            if made and not wanted and beside is not None and given.rank == 1 and not is_count(at):
+                assumed = frozenset({Assumption(SIBLINGS, self.file.source.code(at)[:40])}) | given.assumed
+                self.report(node, name, DIFFERENT, (given, at, place), beside, assumed)
             known.append((given, place))
+
+    def _moved_on_cuda(self, value: Value, at: ast.AST) -> tuple[Value, ast.AST, Place] | None:
+        """What is moved where there is CUDA: `if torch.cuda.is_available(): x = x.cuda()`."""
+        places = [place for place, _ in alternatives(self.where(value), self.state.path)]
+        there = next((one for one in places if one.kind == LITERAL), None)
+        is_moved = value.kind == TENSOR and there is not None and any(one.on_host for one in places)
+        return (value, at, there) if is_moved and there is not None else None
+
+
+@remembered
+def _told(source: Source, owner: ast.ClassDef, device: str) -> set[ast.AST]:
+    """The calls in a class that make something on a device, or move it there, by how that is written."""
+    found = set[ast.AST]()
+    for call in source.of_kind(ast.Call, owner):
+        moves = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+        given = [one.value for one in call.keywords if one.arg == "device"] + (call.args[:1] if moves else [])
+        if any(source.code(one) == device for one in given):
+            found.add(call)
+    return found
