@@ -100,6 +100,47 @@ FOUND = {
                     self.net(x.to(self.device))
                     self.save("x")
     """,
+    "the second GPU, in a script that asks for nothing else": """
+        import argparse
+        device = "cuda:1"  # <
+        net = Net().to(device)
+    """,
+    "a GPU by its number": """
+        import argparse
+        net = Net(device=torch.device(0))  # <
+    """,
+    "MPS, in a script that asks for nothing else": """
+        import argparse
+        net = Net(device=torch.device("mps"))  # <
+    """,
+    "a result of an object that makes others on its device": """
+        class Process:
+            def __init__(self, device=None):
+                self.device = device or torch.device("cpu")
+            def mean(self, n):
+                return torch.zeros(n, device=self.device)
+            def covariance(self, n):
+                out = torch.empty(size=(n, n))  # <
+                out[:] = 0.0
+                return out
+    """,
+    "what is given beside what is moved where there is CUDA": """
+        class Predictor:
+            def __init__(self, model):
+                self.model = model
+            def predict(self, tokens):
+                x = torch.LongTensor([one.id for one in tokens])
+                if torch.cuda.is_available():
+                    x = x.cuda()
+                first = torch.LongTensor([1]).view(1, -1)  # <
+                return self.model(x, [len(tokens)], first)
+    """,
+    "rows of an identity matrix": """
+        class Loss(nn.Module):
+            def forward(self, x, target):
+                wanted = torch.eye(x.size(1))[target.data.cpu().long()]  # <
+                return F.binary_cross_entropy_with_logits(x, wanted)
+    """,
 }
 SILENT = {
     "a module that the program runs": """
@@ -133,6 +174,31 @@ SILENT = {
             generator = torch.Generator()
             noise = torch.randn(3, generator=torch.Generator(device=device), device=device)
             return DataLoader(data, shuffle=True, generator=generator), noise
+    """,
+    "MPS where there is one": """
+        import argparse
+        device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        net = Net().to(device)
+    """,
+    "lengths beside what is moved where there is CUDA": """
+        class Predictor:
+            def __init__(self, model):
+                self.model = model
+            def predict(self, tokens):
+                x = torch.LongTensor([one.id for one in tokens])
+                if torch.cuda.is_available():
+                    x = x.cuda()
+                lengths = torch.LongTensor([len(tokens)])
+                return self.model(x, lengths)
+    """,
+    "a result for the host of an object with a device": """
+        class Sampler:
+            def __init__(self, device):
+                self.device = device
+            def noise(self, n):
+                return torch.randn(n, device=self.device)
+            def order(self, n):
+                return torch.randperm(n).tolist()
     """,
     "a network that is moved again once it is saved": """
         def train(data, device):

@@ -40,7 +40,9 @@ from devfix.text.placing import stores
 
 _MOVED = frozenset({TENSOR, MODULE, BATCH})
 # Without one of these there is nothing to find.
-_SOMETHING = re.compile(r"\.cuda\(|cuda\.current_device\(|cuda\.\w*Tensor\b|[\"']cuda(?::0)?[\"']")
+_SOMETHING = re.compile(
+    r"\.cuda\(|cuda\.current_device\(|cuda\.\w*Tensor\b|[\"'](?:cuda(?::\d+)?|mps)[\"']|torch\.device\(\d"
+)
 # A constructor of CUDA tensors, under another name; and what refuses what is not on CUDA.
 _LEGACY = re.compile(r"\btorch\.cuda\.\w*Tensor\b(?!\s+if\b)")
 _INSISTS = re.compile(r"isinstance\([^)\n]{0,300}\bcuda\.\w{0,99}Tensor\)")
@@ -53,7 +55,7 @@ def verdicts(flow: Flow, rest: bool = False, declare: str = "no", module: str = 
     declares one for all of them, and `module` the one that imports it from the file of that path.
     """
     source, text = flow.source, flow.source.text
-    if not module and ("cuda" not in text or not _SOMETHING.search(text)):
+    if not module and not _SOMETHING.search(text):
         return
     analysis = flow.facts()
     for node, known in chosen(analysis):

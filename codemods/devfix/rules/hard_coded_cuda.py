@@ -89,7 +89,7 @@ class HardCodedCuda(Codemod):
     module: str = ""
 
     id: ClassVar[str] = "hard-coded-cuda"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda",), ("torch",))
+    words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda", "mps", "device("), ("torch",))
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
     recipes: ClassVar[bool] = True
 
