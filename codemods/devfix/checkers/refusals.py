@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from devfix.checkers.signs import quoted
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices, is_device_name, is_module_name
+from devfix.engine.files import Class
 from devfix.findings import (
     AppendCall,
     Edit,
@@ -66,27 +67,48 @@ def _finding(source: Source, node: ast.AST, message: str, title: str, edit: Edit
 
 
 def _legacy(analysis: Analysis, call: ast.Call) -> Iterator[Finding]:
-    """`torch.LongTensor([1, 2], device=device)`."""
+    """`torch.LongTensor([1, 2], device=device)`, and of a class that derives from `torch.Tensor`."""
     source = analysis.file.source
     told = next((one.value for one in call.keywords if one.arg == "device"), None)
-    if told is None or ast.unparse(told) in _CPU or len(call.keywords) > 1:
+    if (
+        told is None
+        or ast.unparse(told) in _CPU
+        or any(one.arg not in ("device", "size") for one in call.keywords)
+    ):
         return
     name, device = analysis.file.dotted(call.func), source.code(told)
     row = models().function(name)
-    if row is None or row.form != "legacy" or _is_on_cpu(source, call, device):
+    if not (row is not None and row.form == "legacy") and not _is_tensor_class(analysis, call.func):
         return
-    modern = legacy.on_device(source, call, name, device)
+    if _is_on_cpu(source, call, device):
+        return
+    given = [
+        one
+        for one in (*call.args, *call.keywords)
+        if not (isinstance(one, ast.keyword) and one.value is told)
+    ]
+    modern = (
+        legacy.on_device(source, call, name, device) if row is not None and len(call.keywords) == 1 else None
+    )
     if modern is None:
-        given = ", ".join(source.code(argument) for argument in call.args)
-        modern = f"{source.code(call.func)}({given}).to({device})"
+        arguments = ", ".join(source.code(one) for one in given)
+        modern = f"{source.code(call.func)}({arguments}).to({device})"
     yield _finding(
         source,
         call,
-        f"`{name}` accepts only a CPU `device`: an accelerator raises RuntimeError",
+        f"`{source.code(call.func) if row is None else name}` accepts only a CPU `device`: "
+        "an accelerator raises RuntimeError",
         f"make it on `{device}` in another way",
         ReplaceExpression(source.span(call), modern),
         "" if device.endswith(".device") else f"`{device}` is not None",
     )
+
+
+def _is_tensor_class(analysis: Analysis, func: ast.expr) -> bool:
+    """Is it a class of tensors, with the constructor of `torch.Tensor`?"""
+    made = analysis.file.definition(func)
+    plain = isinstance(made, Class) and not {"__new__", "__init__"} & made.methods.keys()
+    return isinstance(made, Class) and plain and "torch.Tensor" in made.outside
 
 
 def _pinned(analysis: Analysis, call: ast.Call) -> Iterator[Finding]:

@@ -76,12 +76,15 @@ class Classes:
         return found
 
     def _judge(self, owner: Class) -> str:
-        unknown = False
+        unknown, registers = False, owner.registers
         for base in owner.outside:
             last = base.rpartition(".")[2]
             if frameworks.owns_subclasses(base):
                 return "owned"
-            if last.endswith(frameworks.HOST_BASES) and not owner.registers:
+            registers = registers or any(
+                one.registers for one in owner.file.all_classes if base in one.outside
+            )  # of two classes with one base, both are modules, or none is
+            if last.endswith(frameworks.HOST_BASES) and not registers:
                 return "host"
             if last == "Function" or base.partition(".")[0] in OTHER_FRAMEWORKS:
                 return "other"
@@ -92,7 +95,7 @@ class Classes:
             ):
                 return "module"
             unknown = unknown or base not in torch_api.PLAIN_BASES
-        if unknown and (owner.registers or owner.method("forward") is not None):
+        if unknown and (registers or owner.method("forward") is not None):
             return "module"
         if owner.method("__getitem__") is not None and owner.method("__len__") is not None:
             return "host"
