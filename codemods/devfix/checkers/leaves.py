@@ -29,11 +29,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
                 continue
             made, stored = func.value, _stored(source.parents.get(move), move)
             is_parameter = file.dotted(made.func) in torch_api.PARAMETERS
-            if (
-                stored is None
-                or not (is_parameter or _is_learned(made))
-                or not _goes_elsewhere(move, analysis)
-            ):
+            if stored is None or not (is_parameter or _is_learned(made)) or move not in analysis.left_host:
                 continue
             if not (is_parameter and _is_registered(stored, analysis)) and not _is_optimized(
                 stored, analysis
@@ -63,15 +59,6 @@ def _is_learned(made: ast.Call) -> bool:
         one.arg == "requires_grad" and isinstance(one.value, ast.Constant) and one.value.value is True
         for one in made.keywords
     )
-
-
-def _goes_elsewhere(move: ast.Call, analysis: Analysis) -> bool:
-    """Does a move name a device, and not only a type?"""
-    if isinstance(move.func, ast.Attribute) and move.func.attr == "cuda":
-        return True
-    told = [*move.args[:1], *(one.value for one in move.keywords if one.arg == "device")]
-    targets = (target for found in analysis.targets.values() for target, *_ in found)
-    return bool(told) and any(target is told[0] for target in targets)
 
 
 def _is_registered(stored: ast.expr, analysis: Analysis) -> bool:

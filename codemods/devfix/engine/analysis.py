@@ -14,7 +14,7 @@ from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mi
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
-from devfix.engine.globals import bound_by_callers, hand_back, keep
+from devfix.engine.globals import hand_back, keep, known_to
 from devfix.engine.named import AllNamed
 from devfix.engine.places import AT, NO_PATH, VAR, Path, Place
 from devfix.engine.state import Names, State, either, joined
@@ -91,6 +91,7 @@ class Analysis(Context):
         self.implied: dict[tuple[ast.AST, str], ast.Call] = {}  # calls of special methods, by where and which
         self.inside: dict[object, list[Value]] = {}  # what other objects are made with, in a list or a dict
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None  # by line and name
+        self.left_host = set[ast.Call]()  # moves of tensors of the CPU to devices
         self.taken_apart: set[ast.AST] = set()  # what makes the batches that a function takes elements of
         self.callers: Callers | None = None  # in other files
         self.origins: Origins = {}
@@ -235,7 +236,7 @@ class Analysis(Context):
                 for name, value in names.items()
             ),
             state.path if any(value.place.kind == "choice" for value in names.values()) else None,
-            self._of_globals(caller, function),
+            known_to(caller, function),
         )
         known, site = self._memo.get(key), (id(node), caller.site)
         if known is not None and (
@@ -267,16 +268,6 @@ class Analysis(Context):
             made = [(cell, left.places.get(cell), dict(left.attributes(cell))) for cell in changed]
             self._memo[key] = given, made, site
         return self._given(caller, node, function, given)
-
-    def _of_globals(self, caller: Frame, function: Function) -> tuple[object, ...]:
-        """How the modules and tensors of the file are that a function uses: calls may have changed them."""
-        held = self.global_names(function.file)
-        known = ((name, bound_by_callers(caller, name) or held.get(name)) for name in function.names)
-        return tuple(
-            (name, value.key(), caller.state.stamps.get(value.ref, 0) if value.kind == MODULE else 0)
-            for name, value in known
-            if value is not None and value.kind in (MODULE, TENSOR)
-        )
 
     def _again(self, state: State, made: list[_Changed]) -> None:
         for cell, place, attributes in made:

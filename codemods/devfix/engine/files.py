@@ -50,13 +50,6 @@ class Function:
         return walk(self.node)
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """The names that it reads."""
-        return frozenset(
-            one.id for one in self.nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
-        )
-
-    @cached_property
     def called(self) -> frozenset[str]:
         """The methods that it calls of what has a name."""
         return frozenset(

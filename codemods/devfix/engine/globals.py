@@ -10,6 +10,7 @@ from devfix.engine.state import State
 from devfix.engine.values import ANYTHING, DEVICE, MODULE, NONE, TENSOR, UNKNOWN, Value
 
 if TYPE_CHECKING:
+    from devfix.engine.files import Function
     from devfix.engine.frame import Frame
     from devfix.text.source import Source
 
@@ -29,6 +30,20 @@ def bound_by_callers(frame: Frame, name: str) -> Value | None:
         if name in one.globals:
             return one.state.names.get(name)
     return None
+
+
+def known_to(caller: Frame, function: Function) -> tuple[object, ...]:
+    """How the modules and tensors of the file are that a function names: calls may have changed them."""
+    held = caller.analysis.global_names(function.file)
+    known = (
+        (name, bound_by_callers(caller, name) or held.get(name))
+        for name in function.file.source.names(function.node)
+    )
+    return tuple(
+        (name, value.key(), caller.state.stamps.get(value.ref, 0) if value.kind == MODULE else 0)
+        for name, value in known
+        if value is not None and value.kind in (MODULE, TENSOR)
+    )
 
 
 def hand_back(frame: Frame, left: State) -> bool:

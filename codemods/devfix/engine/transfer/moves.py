@@ -76,6 +76,8 @@ class Moves(Library):
             return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
         if base.kind == UNKNOWN:
             return self._unknown_moved(node, base, place)
+        if base.kind == TENSOR and self.where(base).on_host and place.on_device:
+            self.analysis.left_host.add(node)
         if base.kind == TENSOR and place.kind == LITERAL:
             return self.moved(base, place, node)
         target = node.func.value if isinstance(node.func, ast.Attribute) else None

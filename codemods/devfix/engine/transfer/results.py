@@ -204,6 +204,10 @@ class Results(Requirements):
             return None
         if prepares_data(function.owner.name, *function.owner.bases):
             return None
+        if self.analysis.uses(function).asks_for_devices or about_devices(
+            self.file.source.code(function.node)
+        ):
+            return None
         for name in ("device", "_device"):
             held = self.state.attribute(me.ref, name) if me.ref is not None else None
             place = held.place if held is not None else Place(VAR, ("attribute", me.ref, name))
@@ -282,11 +286,9 @@ class Results(Requirements):
 
 @remembered
 def _told(source: Source, owner: ast.ClassDef, device: str) -> set[ast.AST]:
-    """The calls in a class that make something on a device, or move it there, by how that is written."""
-    found = set[ast.AST]()
-    for call in source.of_kind(ast.Call, owner):
-        moves = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
-        given = [one.value for one in call.keywords if one.arg == "device"] + (call.args[:1] if moves else [])
-        if any(source.code(one) == device for one in given):
-            found.add(call)
-    return found
+    """The calls in a class that are told to make something on a device, by how that is written."""
+    return {
+        call
+        for call in source.of_kind(ast.Call, owner)
+        if any(one.arg == "device" and source.code(one.value) == device for one in call.keywords)
+    }
