@@ -39,7 +39,8 @@ class HardCodedCuda(Codemod):
       `self.w = nn.Parameter(..).cuda()`, which is a plain tensor and no parameter, the move is dropped;
     - `def f(x, device="cuda")` whose `device` has to be that of `x` is reported without a fix;
     - `torch.device("cuda:1")` becomes `torch.device("cuda")` if the file names no other accelerator;
-    - `device = "cuda"`, if a script asks for CUDA nowhere else, becomes CUDA if there is any, else the CPU.
+    - `device = "cuda"`, if a script asks for an accelerator nowhere else, becomes CUDA if there is any, else the
+      CPU; likewise `"cuda:1"`, `torch.device(0)` and `"mps"`.
 
     In a HyperPyYAML recipe with its script, `device: cuda:0` and `run_opts: {device: cuda}`, which override
     the command line's default, are reported without a fix.

@@ -22,7 +22,8 @@ class ModuleNeverMoved(Codemod):
     attached or state is loaded later, after that. It also finds a module that is passed together with a
     device to a function that computes with it (`calc_loss(model, batch, device)`), the arm of an `if`
     that forgets the move, and the entry of a dict of networks that is set to `eval()` and run, but not
-    moved as the others are.
+    moved as the others are; and a network that goes to the CPU to be saved (`torch.save(net.cpu(), path)`) and is
+    run on the device afterwards: the fix moves it there again.
 
     Where neither the class nor a run is in sight, the surrounding code may show it: a network from a
     function out of sight that is given no device (`net = resnet18()`, `net.parameters()`, `net(x.cuda())`);

@@ -27,8 +27,10 @@ class PlaceFactory(Codemod):
     operation that fails. It also finds tensors that take their type from another one (`dtype=x.dtype`) but
     stay on the CPU; state that a module keeps in the size of its input; state that a class other than a module
     keeps for its methods; what is sent to other processes; what is made again under a check of devices; and
-    inputs made up to trace a model or count its operations. Two calls raise by themselves: an old constructor
-    that is given an accelerator as its device, and `pin_memory=True` where there is no CUDA.
+    inputs made up to trace a model or count its operations; and what a method gives, where the others of its
+    object make theirs on `self.device`. Three calls raise by themselves: an old constructor that is given an
+    accelerator as its device, `pin_memory=True` where there is no CUDA, and a loader, sampler or split that gets
+    a `torch.Generator` of a device, since it draws its numbers on the CPU.
 
     The device is that of the other tensor (`x.device`), written with the name that the function already has
     for it (`device`); where it is combined with a layer only, that of the module's parameters. Calls that take
