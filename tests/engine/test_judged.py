@@ -776,3 +776,151 @@ def test_what_also_gets_a_device_may_compute_on_the_cpu(given: str, moved: str, 
     code = TABLED.replace("GIVEN", given).replace("MOVED", moved)
     found = devfix.check(source=HEAD + CHOSEN + code, settings=False).findings
     assert next(one.safety is Safety.SAFE for one in found if one.codemod == "place-factory") is safe
+
+
+def fixes(code: str) -> list[str]:
+    return [one.fix for one in devfix.check(source=HEAD + code, settings=False).findings]
+
+
+GRAPHS = """
+class Nodes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.special = nn.Embedding(2, 3)
+    def forward(self, graphs, masked):
+        found = torch.zeros(len(graphs), 3)
+        for i, graph in enumerate(graphs):
+            found[i] = len(graph.USED)
+        self.special(torch.LongTensor([0]))
+        return found
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.nodes, self.out = Nodes(), nn.Linear(3, 1)
+    def forward(self, graphs):
+        return self.out(self.nodes(graphs, []))
+"""
+
+
+@pytest.mark.parametrize(("used", "asked"), [("nodes()", False), ("nonzero()", True)])
+def test_what_is_used_as_no_tensor_is_not_asked_for_its_device(used: str, asked: bool) -> None:
+    """A list of graphs has neither parameters nor a device, and a graph is where it was made."""
+    titles = fixes(GRAPHS.replace("USED", used))
+    assert titles and not [one for one in titles if "graphs" in one]
+    assert any("graph.device" in one for one in titles) is asked
+
+
+TYPES = """
+class Meta(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.affine = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.affine(x)
+class Net(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Linear(n, 3) for n in sizes])
+        self.meta = Meta()
+    def forward(self, feats, kinds):
+        hidden = torch.zeros(len(kinds), 3)
+        for i in range(len(feats)):
+            hidden[kinds == i] = self.parts[i](feats[i])
+        return self.meta(hidden)
+"""
+
+
+def test_what_is_only_taken_apart_may_be_a_list() -> None:
+    titles = fixes(TYPES)
+    assert titles and not [one for one in titles if "feats" in one]
+
+
+NUMPY_INPUT = """
+class Net(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(layers[i], layers[i + 1]) for i in range(len(layers) - 1)])
+    def forward(self, x):
+        if torch.is_tensor(x) != True:
+            x = torch.from_numpy(x)
+        a = x.float()
+        for i in range(2):
+            a = self.layers[i](a)
+        return a
+points = torch.ones(4, 3).to(device)
+net = Net([3, 3, 3])
+net.to(device)
+print(net(points))
+"""
+
+
+def test_no_method_asks_data_of_the_program_for_its_device() -> None:
+    titles = fixes(CHOSEN + NUMPY_INPUT)
+    assert titles and not [one for one in titles if "points" in one]
+
+
+RIGHT = """
+net = nn.Linear(3, 3).to(device)
+for x, y in torch.utils.data.DataLoader(data):
+    _, found = torch.max(net(x.to(device)), 1)
+    print(COMPARED)
+"""
+
+
+@pytest.mark.parametrize(
+    ("compared", "told"),
+    [("[found[j] == y[j] for j in range(len(y))]", False), ("found[0] == y[0]", False), ("found == y", True)],
+)
+def test_an_element_of_the_labels_may_be_a_number(compared: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(CHOSEN + RIGHT.replace("COMPARED", compared))) is told
+
+
+BASE = """
+import torch
+from functools import partial
+class Trainer:
+    def __init__(self, net, loader, device):
+        self.net, self.loader, self.device = net, loader, torch.device(device)
+    def train(self):
+        return self.steps(partial(torch.autocast, device_type="cpu"))
+"""
+DERIVED = """
+from base import Trainer
+class Autocast(Trainer):
+    def steps(self, context):
+        for x in self.loader:
+            x = x.to(self.device)
+            with context():
+                print(self.net(x))
+    def run(self):
+        return self.train()
+"""
+LIBRARY = """
+import torch
+from torch import nn
+# What makes a file long:
+#
+#
+#
+def load(device="cuda" if torch.cuda.is_available() else "cpu"):
+    return Net().to(device)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5, 3)
+    def encode(self, words):
+        return self.table(words)
+"""
+USE = """
+import torch, library
+net = library.load()
+def weights(tokens):
+    return net.encode(torch.tensor(tokens).cuda())
+"""
+
+
+def test_what_another_file_does_is_not_read_in_this_one(tmp_path: Path) -> None:
+    """Both raised inside devfix."""
+    for name, code in (("base", BASE), ("derived", DERIVED), ("library", LIBRARY), ("use", USE)):
+        (tmp_path / f"{name}.py").write_text(code)
+    assert not devfix.check(tmp_path, cache=False, settings=False).problems
