@@ -924,3 +924,21 @@ def test_what_another_file_does_is_not_read_in_this_one(tmp_path: Path) -> None:
     for name, code in (("base", BASE), ("derived", DERIVED), ("library", LIBRARY), ("use", USE)):
         (tmp_path / f"{name}.py").write_text(code)
     assert not devfix.check(tmp_path, cache=False, settings=False).problems
+
+
+NO_ROUND = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(3, 3)
+    def forward(self, parts):
+        for part in parts:
+            print(part.unsqueeze(0))
+AFTER
+"""
+
+
+@pytest.mark.parametrize(("indent", "told"), [(8, False), (12, True)])
+def test_a_loop_may_have_no_round(indent: int, told: bool) -> None:
+    after = " " * indent + "print(self.out(torch.ones(3)))"
+    assert any("part.device" in one for one in fixes(NO_ROUND.replace("AFTER", after))) is told

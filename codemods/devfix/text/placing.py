@@ -315,7 +315,8 @@ def _settled_by(source: Source, statements: frozenset[ast.stmt], at: ast.stmt) -
     chain = around(source, at)
     if not statements.isdisjoint(chain[1:]):
         return True
-    first = _first_always(source, statements)
+    loops = frozenset(one for one in statements if isinstance(one, (ast.For, ast.AsyncFor)))
+    first = _first_always(source, statements - loops)  # a loop may have no round
     for one in chain:
         top = source.block(one)[0]
         ends = _first_end(source, top)
