@@ -791,7 +791,7 @@ class Nodes(nn.Module):
         found = torch.zeros(len(graphs), 3)
         for i, graph in enumerate(graphs):
             found[i] = len(graph.USED)
-        self.special(torch.LongTensor([0]))
+            self.special(torch.LongTensor([0]))
         return found
 class Net(nn.Module):
     def __init__(self):
