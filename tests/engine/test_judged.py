@@ -942,3 +942,30 @@ AFTER
 def test_a_loop_may_have_no_round(indent: int, told: bool) -> None:
     after = " " * indent + "print(self.out(torch.ones(3)))"
     assert any("part.device" in one for one in fixes(NO_ROUND.replace("AFTER", after))) is told
+
+
+BOXES = """
+def boxes(masks):
+    if masks.numel() == 0:
+        return torch.zeros((0, 4), device=masks.device)
+    top = torch.arange(0, masks.shape[-1], dtype=torch.float)
+    return (masks * top.unsqueeze(1)).flatten(1).max(-1)[0]
+"""
+PANOPTIC = """
+import numpy as np
+from boxes import boxes
+class Panoptic:
+    def __getitem__(self, index):
+        masks = torch.as_tensor(np.zeros((2, 3, 3)))MOVED
+        return boxes(masks)
+"""
+
+
+@pytest.mark.parametrize(("moved", "safe"), [("", False), (".cuda()", True)])
+def test_what_all_callers_have_on_the_cpu_needs_no_other_device(
+    moved: str, safe: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "boxes.py").write_text(HEAD + BOXES)
+    (tmp_path / "panoptic.py").write_text(HEAD + PANOPTIC.replace("MOVED", moved))
+    found = devfix.check(tmp_path, cache=False, settings=False).findings
+    assert next(one.safety is Safety.SAFE for one in found if one.codemod == "place-factory") is safe
