@@ -969,3 +969,22 @@ def test_what_all_callers_have_on_the_cpu_needs_no_other_device(
     (tmp_path / "panoptic.py").write_text(HEAD + PANOPTIC.replace("MOVED", moved))
     found = devfix.check(tmp_path, cache=False, settings=False).findings
     assert next(one.safety is Safety.SAFE for one in found if one.codemod == "place-factory") is safe
+
+
+LACKING = """
+class Perturbation:
+    def __init__(self, deviceDEFAULT):
+        self.device = torch.device(device)
+        self.low = torch.zeros(3).to(self.device)
+    def moved(self, x):
+        return x + self.low
+def check():
+    made = Perturbation()
+    future = torch.zeros(2, 3)
+    print(made.low - future)
+"""
+
+
+@pytest.mark.parametrize(("default", "told"), [("", False), ('="cuda"', True)])
+def test_a_call_without_what_is_needed_raises_anyway(default: str, told: bool) -> None:
+    assert bool(codemods(LACKING.replace("DEFAULT", default))) is told
