@@ -988,3 +988,22 @@ def check():
 @pytest.mark.parametrize(("default", "told"), [("", False), ('="cuda"', True)])
 def test_a_call_without_what_is_needed_raises_anyway(default: str, told: bool) -> None:
     assert bool(codemods(LACKING.replace("DEFAULT", default))) is told
+
+
+INDEXING = """
+def order(n, device="cpu"):
+    return torch.arange(n, device=device).flip(0)
+def resample(n, device="cuda"):
+    points = torch.ones(n, 3)
+    places = order(n)
+    points[places] = points.clone()
+    MOVED
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"),
+    [("return points.to(device=device)", False), ("return points, torch.ones(n, device=device)", True)],
+)
+def test_an_index_is_made_where_what_it_indexes_is_before_its_move(moved: str, told: bool) -> None:
+    assert ("hand-on-device" in codemods(INDEXING.replace("MOVED", moved))) is told
