@@ -1007,3 +1007,19 @@ def resample(n, device="cuda"):
 )
 def test_an_index_is_made_where_what_it_indexes_is_before_its_move(moved: str, told: bool) -> None:
     assert ("hand-on-device" in codemods(INDEXING.replace("MOVED", moved))) is told
+
+
+PLOTTED = """
+import matplotlib.pyplot as plt
+from features import encode
+first = torch.cat([encode(i) for i in range(3)])
+second = torch.cat([encode(i) for i in range(3)])OTHER
+first = first.to(device)
+plt.pcolormesh((first - second).mean(-1))
+"""
+
+
+@pytest.mark.parametrize(("other", "safe"), [("", False), (".to(device)", True)])
+def test_what_is_combined_with_something_unknown_may_raise_before(other: str, safe: bool) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + PLOTTED.replace("OTHER", other), settings=False).findings
+    assert next(one.safety is Safety.SAFE for one in found if one.codemod == "numpy-of-device") is safe
