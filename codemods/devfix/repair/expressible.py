@@ -106,7 +106,8 @@ def _order(source: Source, term: Term, function: ast.AST | None) -> tuple[int, i
     form = "attribute" if term.form == "device" and "." in term.text else term.form
     if form == "device" and function is not None and not is_local(source, function, term.text):
         form = "global"
-    form = "guess" if form == "tensor" and term.assumed else form
+    known = form == "name" and isinstance(function, _FUNCTIONS) and _is_global(source, term.text, function)
+    form = "guess" if known or (form == "tensor" and term.assumed) else form
     return _FORMS.index(form), term.text.count("."), len(term.text)
 
 
