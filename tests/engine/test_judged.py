@@ -1023,3 +1023,31 @@ plt.pcolormesh((first - second).mean(-1))
 def test_what_is_combined_with_something_unknown_may_raise_before(other: str, safe: bool) -> None:
     found = devfix.check(source=HEAD + CHOSEN + PLOTTED.replace("OTHER", other), settings=False).findings
     assert next(one.safety is Safety.SAFE for one in found if one.codemod == "numpy-of-device") is safe
+
+
+PREPARED = """
+from copy import deepcopy
+class Base:
+    def __init__(self, net, device):
+        self.net, self.device = net, torch.device(device)
+    def fit(self):
+        CALLED
+        self.train()
+    def train(self):
+        pass
+class Trainer(Base):
+    def __init__(self, net, loader, device):
+        super().__init__(net, device)
+        self.loader, self.other = loader, deepcopy(net)
+    def prepare(self):
+        self.other.to(self.device)
+    def train(self):
+        for x in self.loader:
+            x = x.to(self.device)
+            print(self.other(x))
+"""
+
+
+@pytest.mark.parametrize(("called", "told"), [("self.prepare()", False), ("pass", True)])
+def test_what_a_base_calls_has_run(called: str, told: bool) -> None:
+    assert ("module-never-moved" in codemods(PREPARED.replace("CALLED", called))) is told
