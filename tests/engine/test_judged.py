@@ -932,16 +932,19 @@ class Net(nn.Module):
         super().__init__()
         self.out = nn.Linear(3, 3)
     def forward(self, parts):
+        ABOVE
         for part in parts:
             print(part.unsqueeze(0))
 AFTER
 """
 
 
+@pytest.mark.parametrize("above", ["pass", "print([part.shape for part in parts])"])
 @pytest.mark.parametrize(("indent", "told"), [(8, False), (12, True)])
-def test_a_loop_may_have_no_round(indent: int, told: bool) -> None:
+def test_a_loop_may_have_no_round(indent: int, told: bool, above: str) -> None:
     after = " " * indent + "print(self.out(torch.ones(3)))"
-    assert any("part.device" in one for one in fixes(NO_ROUND.replace("AFTER", after))) is told
+    code = NO_ROUND.replace("AFTER", after).replace("ABOVE", above)
+    assert any("part.device" in one for one in fixes(code)) is told
 
 
 BOXES = """

@@ -273,8 +273,13 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
 
 @remembered
 def _binding(source: Source, scope: ast.AST, name: str) -> frozenset[ast.stmt]:
-    """The statements that bind a name in a function or module body."""
-    return frozenset(source.statement(node) for node in _stores(source, scope).get(name, ()))
+    """The statements that bind a name in a function or module body, not in a comprehension alone."""
+    inner = (ast.comprehension, ast.stmt)
+    return frozenset(
+        source.statement(one)
+        for one in _stores(source, scope).get(name, ())
+        if not isinstance(source.enclosing(one, *inner), ast.comprehension)
+    )
 
 
 @remembered
