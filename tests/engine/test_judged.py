@@ -776,3 +776,281 @@ def test_what_also_gets_a_device_may_compute_on_the_cpu(given: str, moved: str, 
     code = TABLED.replace("GIVEN", given).replace("MOVED", moved)
     found = devfix.check(source=HEAD + CHOSEN + code, settings=False).findings
     assert next(one.safety is Safety.SAFE for one in found if one.codemod == "place-factory") is safe
+
+
+def fixes(code: str) -> list[str]:
+    return [one.fix for one in devfix.check(source=HEAD + code, settings=False).findings]
+
+
+GRAPHS = """
+class Nodes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.special = nn.Embedding(2, 3)
+    def forward(self, graphs, masked):
+        found = torch.zeros(len(graphs), 3)
+        for i, graph in enumerate(graphs):
+            found[i] = len(graph.USED)
+            self.special(torch.LongTensor([0]))
+        return found
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.nodes, self.out = Nodes(), nn.Linear(3, 1)
+    def forward(self, graphs):
+        return self.out(self.nodes(graphs, []))
+"""
+
+
+@pytest.mark.parametrize(("used", "asked"), [("nodes()", False), ("nonzero()", True)])
+def test_what_is_used_as_no_tensor_is_not_asked_for_its_device(used: str, asked: bool) -> None:
+    """A list of graphs has neither parameters nor a device, and a graph is where it was made."""
+    titles = fixes(GRAPHS.replace("USED", used))
+    assert titles and not [one for one in titles if "graphs" in one]
+    assert any("graph.device" in one for one in titles) is asked
+
+
+TYPES = """
+class Meta(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.affine = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.affine(x)
+class Net(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Linear(n, 3) for n in sizes])
+        self.meta = Meta()
+    def forward(self, feats, kinds):
+        hidden = torch.zeros(len(kinds), 3)
+        for i in range(len(feats)):
+            hidden[kinds == i] = self.parts[i](feats[i])
+        return self.meta(hidden)
+"""
+
+
+def test_what_is_only_taken_apart_may_be_a_list() -> None:
+    titles = fixes(TYPES)
+    assert titles and not [one for one in titles if "feats" in one]
+
+
+NUMPY_INPUT = """
+class Net(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(layers[i], layers[i + 1]) for i in range(len(layers) - 1)])
+    def forward(self, x):
+        if torch.is_tensor(x) != True:
+            x = torch.from_numpy(x)
+        a = x.float()
+        for i in range(2):
+            a = self.layers[i](a)
+        return a
+points = torch.ones(4, 3).to(device)
+net = Net([3, 3, 3])
+net.to(device)
+print(net(points))
+"""
+
+
+def test_no_method_asks_data_of_the_program_for_its_device() -> None:
+    titles = fixes(CHOSEN + NUMPY_INPUT)
+    assert titles and not [one for one in titles if "points" in one]
+
+
+RIGHT = """
+net = nn.Linear(3, 3).to(device)
+for x, y in torch.utils.data.DataLoader(data):
+    _, found = torch.max(net(x.to(device)), 1)
+    print(COMPARED)
+"""
+
+
+@pytest.mark.parametrize(
+    ("compared", "told"),
+    [("[found[j] == y[j] for j in range(len(y))]", False), ("found[0] == y[0]", False), ("found == y", True)],
+)
+def test_an_element_of_the_labels_may_be_a_number(compared: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(CHOSEN + RIGHT.replace("COMPARED", compared))) is told
+
+
+BASE = """
+import torch
+from functools import partial
+class Trainer:
+    def __init__(self, net, loader, device):
+        self.net, self.loader, self.device = net, loader, torch.device(device)
+    def train(self):
+        return self.steps(partial(torch.autocast, device_type="cpu"))
+"""
+DERIVED = """
+from base import Trainer
+class Autocast(Trainer):
+    def steps(self, context):
+        for x in self.loader:
+            x = x.to(self.device)
+            with context():
+                print(self.net(x))
+    def run(self):
+        return self.train()
+"""
+LIBRARY = """
+import torch
+from torch import nn
+# What makes a file long:
+#
+#
+#
+def load(device="cuda" if torch.cuda.is_available() else "cpu"):
+    return Net().to(device)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5, 3)
+    def encode(self, words):
+        return self.table(words)
+"""
+USE = """
+import torch, library
+net = library.load()
+def weights(tokens):
+    return net.encode(torch.tensor(tokens).cuda())
+"""
+
+
+def test_what_another_file_does_is_not_read_in_this_one(tmp_path: Path) -> None:
+    """Both raised inside devfix."""
+    for name, code in (("base", BASE), ("derived", DERIVED), ("library", LIBRARY), ("use", USE)):
+        (tmp_path / f"{name}.py").write_text(code)
+    assert not devfix.check(tmp_path, cache=False, settings=False).problems
+
+
+NO_ROUND = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(3, 3)
+    def forward(self, parts):
+        ABOVE
+        for part in parts:
+            print(part.unsqueeze(0))
+AFTER
+"""
+
+
+@pytest.mark.parametrize("above", ["pass", "print([part.shape for part in parts])"])
+@pytest.mark.parametrize(("indent", "told"), [(8, False), (12, True)])
+def test_a_loop_may_have_no_round(indent: int, told: bool, above: str) -> None:
+    after = " " * indent + "print(self.out(torch.ones(3)))"
+    code = NO_ROUND.replace("AFTER", after).replace("ABOVE", above)
+    assert any("part.device" in one for one in fixes(code)) is told
+
+
+BOXES = """
+def boxes(masks):
+    if masks.numel() == 0:
+        return torch.zeros((0, 4), device=masks.device)
+    top = torch.arange(0, masks.shape[-1], dtype=torch.float)
+    return (masks * top.unsqueeze(1)).flatten(1).max(-1)[0]
+"""
+PANOPTIC = """
+import numpy as np
+from boxes import boxes
+class Panoptic:
+    def __getitem__(self, index):
+        masks = torch.as_tensor(np.zeros((2, 3, 3)))MOVED
+        return boxes(masks)
+"""
+
+
+@pytest.mark.parametrize(("moved", "safe"), [("", False), (".cuda()", True)])
+def test_what_all_callers_have_on_the_cpu_needs_no_other_device(
+    moved: str, safe: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "boxes.py").write_text(HEAD + BOXES)
+    (tmp_path / "panoptic.py").write_text(HEAD + PANOPTIC.replace("MOVED", moved))
+    found = devfix.check(tmp_path, cache=False, settings=False).findings
+    assert next(one.safety is Safety.SAFE for one in found if one.codemod == "place-factory") is safe
+
+
+LACKING = """
+class Perturbation:
+    def __init__(self, deviceDEFAULT):
+        self.device = torch.device(device)
+        self.low = torch.zeros(3).to(self.device)
+    def moved(self, x):
+        return x + self.low
+def check():
+    made = Perturbation()
+    future = torch.zeros(2, 3)
+    print(made.low - future)
+"""
+
+
+@pytest.mark.parametrize(("default", "told"), [("", False), ('="cuda"', True)])
+def test_a_call_without_what_is_needed_raises_anyway(default: str, told: bool) -> None:
+    assert bool(codemods(LACKING.replace("DEFAULT", default))) is told
+
+
+INDEXING = """
+def order(n, device="cpu"):
+    return torch.arange(n, device=device).flip(0)
+def resample(n, device="cuda"):
+    points = torch.ones(n, 3)
+    places = order(n)
+    points[places] = points.clone()
+    MOVED
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"),
+    [("return points.to(device=device)", False), ("return points, torch.ones(n, device=device)", True)],
+)
+def test_an_index_is_made_where_what_it_indexes_is_before_its_move(moved: str, told: bool) -> None:
+    assert ("hand-on-device" in codemods(INDEXING.replace("MOVED", moved))) is told
+
+
+PLOTTED = """
+import matplotlib.pyplot as plt
+from features import encode
+first = torch.cat([encode(i) for i in range(3)])
+second = torch.cat([encode(i) for i in range(3)])OTHER
+first = first.to(device)
+plt.pcolormesh((first - second).mean(-1))
+"""
+
+
+@pytest.mark.parametrize(("other", "safe"), [("", False), (".to(device)", True)])
+def test_what_is_combined_with_something_unknown_may_raise_before(other: str, safe: bool) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + PLOTTED.replace("OTHER", other), settings=False).findings
+    assert next(one.safety is Safety.SAFE for one in found if one.codemod == "numpy-of-device") is safe
+
+
+PREPARED = """
+from copy import deepcopy
+class Base:
+    def __init__(self, net, device):
+        self.net, self.device = net, torch.device(device)
+    def fit(self):
+        CALLED
+        self.train()
+    def train(self):
+        pass
+class Trainer(Base):
+    def __init__(self, net, loader, device):
+        super().__init__(net, device)
+        self.loader, self.other = loader, deepcopy(net)
+    def prepare(self):
+        self.other.to(self.device)
+    def train(self):
+        for x in self.loader:
+            x = x.to(self.device)
+            print(self.other(x))
+"""
+
+
+@pytest.mark.parametrize(("called", "told"), [("self.prepare()", False), ("pass", True)])
+def test_what_a_base_calls_has_run(called: str, told: bool) -> None:
+    assert ("module-never-moved" in codemods(PREPARED.replace("CALLED", called))) is told

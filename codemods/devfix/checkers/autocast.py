@@ -48,7 +48,8 @@ def found(analysis: Analysis) -> Iterator[Finding]:
     seen: set[ast.AST] = set()
     for one in analysis.autocasts.values():
         node = one.partial or one.node
-        if node in seen or one.file is not analysis.file or _is_for_cuda(one, analysis):
+        here = one.file is analysis.file and node in analysis.file.source.parents
+        if node in seen or not here or _is_for_cuda(one, analysis):
             continue
         near = _near(one, node, analysis)
         told = _judged(one, node, near, analysis) if near is not None else None

@@ -27,6 +27,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import BY_OWNER, OF, OWNED, VAR
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
+    BESIDE,
     CALLER,
     DATA,
     LIBRARY_CALL,
@@ -302,6 +303,9 @@ def _unproven(read: HostRead, source: Source) -> str:
         return "this can be an accelerator"  # another function was told the device, or made the value
     if read.is_array_function and not read.operation.startswith(_CERTAIN):
         return f"`{_reader(read, source)}` does not copy it there itself"
+    beside = next((one.subject for one in read.assumed if one.kind == BESIDE), "")
+    if beside:
+        return f"`{beside}` is there as well"
     return "" if read.value.kind == TENSOR and not read.assumed else "it is a tensor, as its uses suggest"
 
 

@@ -206,6 +206,8 @@ def _is_moved(source: Source, one: LeftOut) -> bool:
     owner = _owner(one)
     if owner is not None and any(name.startswith("self.") for name in names):
         home = owner.node
+    indexed = (at for at in source.of_kind(ast.Subscript, home) if source.code(at.slice) in names)
+    names |= {source.code(at.value) for at in indexed}  # with which it has to be together
     for call in source.of_kind(ast.Call, home):
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda", "load_state_dict"):
             moved = [call.func.value] if call.func.attr != "load_state_dict" else call.args

@@ -107,7 +107,9 @@ def _of(met: Mismatch, one: Named, analysis: Analysis) -> Known | None:
     shaped = met.strict or met.anchor.rank == 1 or not _SHAPED.isdisjoint(uses.get(path or what, ()))
     proven = {one.kind for one in met.assumed} <= _SURE and shaped
     sure = proven and (met.anchor.kind != MODULE or place.kind == VAR) and _is_always(met, one, source)
-    return Known(text, source.code(node) if place.kind == VAR else what, sure, node, _is_given(place, met))
+    here = node if met.file is analysis.file else None
+    what = source.code(here) if place.kind == VAR and here is not None else what
+    return Known(text, what, sure, here, _is_given(place, met))
 
 
 def _is_given(place: Place, met: Mismatch) -> bool:

@@ -64,7 +64,16 @@ def is_safe(mismatch: Mismatch, edits: tuple[Edit, ...], analysis: Analysis) -> 
         return True
     # What also gets a device may bring its result there from the CPU.
     told = any(analysis.is_device_name(one.arg) for one in function.parameters)
-    return is_asked(mismatch, function) and not told
+    return is_asked(mismatch, function) and not told and not _is_passed_on_host(mismatch, function, analysis)
+
+
+def _is_passed_on_host(mismatch: Mismatch, function: Function, analysis: Analysis) -> bool:
+    """Do all calls, which are in other files, pass what is on the CPU?"""
+    key = mismatch.anchor_place.key
+    if analysis.callers is None or not isinstance(key, tuple) or key[:2] != ("parameter", id(function.node)):
+        return False
+    given = [call[key[2]] for call in analysis.callers(function) if key[2] in call]
+    return bool(given) and all(one.is_proven and one.place.on_host for one in given)
 
 
 def is_reached(flow: Flow, node: ast.AST | None) -> bool:

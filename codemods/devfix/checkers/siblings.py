@@ -329,19 +329,19 @@ def _methods(source: Source, owner: Class) -> Iterator[Finding]:
     for method in owner.methods.values():
         for attribute, device, call in _moved_attributes(source, method):
             moving.setdefault((attribute, device), []).append((method.name, call))
+    bases = (one for base in owner.lineage if base is not owner for one in base.methods.values())
+    first = {"__init__"}.union(*(one.called for one in bases))  # which the program of a base runs
     for (attribute, device), movers in moving.items():
         names = {name for name, _ in movers}
-        if "__init__" in names or not device or sum(one == attribute for one, _ in moving) > 1:
+        before = first | owner.stores.get(attribute[5:], set())  # and what makes it
+        if names & before or not device or sum(one == attribute for one, _ in moving) > 1:
             continue
-        if owner.stores.get(attribute[5:], set()) & names:
-            continue  # a method that makes it, and is called first
         for method in owner.methods.values():
             at = None if method.name in names | {"__init__"} else _runs(source, method, attribute, device)
-            others = [one for name, one in owner.methods.items() if name in names]
+            others = (owner.methods[name] for name in names)
             if at is None or names & method.called or any(method.name in one.called for one in others):
                 continue
-            mover, move = movers[0]
-            text = f"{attribute}.to({device})"
+            (mover, move), text = movers[0], f"{attribute}.to({device})"
             message = f"`{attribute}` is run on a value on `{device}`, to which only `{mover}` moves it"
             message += f". The fix assumes that `{method.name}` can run before `{mover}`"
             edit = InsertStatement(source.span(source.statement(at)), text, before=isinstance(at, ast.Call))

@@ -9,6 +9,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import CPU, FIXED, IN, LITERAL, OF, OWNED, VAR, Place
 from devfix.engine.values import (
+    BESIDE,
     CALLER,
     DATA,
     DEVICE,
@@ -42,6 +43,7 @@ _ASSUMED = {
     DATA: "`{}` is not a tensor on an accelerator",
     SIBLINGS: "`{}` arrives on the CPU, like the value that is moved next to it",
     CALLER: "`{}` is on the module's device",
+    BESIDE: "`{}` is on the same device",
 }
 # How an operation without a name of its own uses the value that strays, and the other one.
 _USES = {

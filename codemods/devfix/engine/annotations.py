@@ -26,6 +26,7 @@ from devfix.engine.values import (
     Assumption,
 )
 from devfix.models.loader import models
+from devfix.text.source import Source
 
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
@@ -113,13 +114,11 @@ def _documented(function: Function) -> dict[str, str]:
     return found
 
 
-def _is_taken_apart(function: Function, name: str) -> bool:
-    """Does a function only take elements of a parameter, one by one, as it would of a list?"""
-    parents, found = function.file.source.parents, False
-    for node in function.nodes:
-        if not isinstance(node, ast.Name) or node.id != name:
-            continue
-        up = parents[node]
+def is_taken_apart(source: Source, function: ast.AST, name: str) -> bool:
+    """Does a function only take elements of what has a name, one by one, as it would of a list?"""
+    found = False
+    for node in source.names(function).get(name, ()):
+        up = source.parents[node]
         found = True
         if isinstance(up, ast.Subscript):
             if up.value is not node or isinstance(up.slice, (ast.Tuple, ast.Slice)):
@@ -139,7 +138,11 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
     for one in function.parameters:
         name = one.arg
         kind = annotated(one.annotation) or told.get(name, "")
-        if kind == TENSOR and one.annotation is None and _is_taken_apart(function, name):
+        if (
+            kind == TENSOR
+            and one.annotation is None
+            and is_taken_apart(function.file.source, function.node, name)
+        ):
             kind = BATCH  # "tensor" may mean a list of them
         if kind == TEXT and is_device_name(name):
             kind = DEVICE

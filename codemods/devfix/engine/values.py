@@ -50,6 +50,7 @@ LIKE = "like"  # it takes the same here as elsewhere
 LABELS = "labels"  # only its name says that it is a tensor of indices
 LOSS = "loss"  # only its name says that it compares tensors
 SIBLINGS = "siblings"  # what comes with it is moved, so it is where they came from
+BESIDE = "beside"  # another operand, of which nothing is known, is there as well
 CALLER = "caller"  # callers give what the contract of the method says
 
 

@@ -11,6 +11,7 @@ from devfix.engine.places import CHOICE, LITERAL, OF, VAR
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     BATCH,
+    CALLER,
     DISTRIBUTION,
     ELEMENT,
     LOAD,
@@ -20,6 +21,7 @@ from devfix.engine.values import (
     PART,
     PASS,
     TENSOR,
+    Assumption,
     Link,
 )
 from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression, SetArgument
@@ -115,12 +117,14 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
         # What it is itself, or what the function was called with.
         places = analysis.calls.get((id(function.node), one.arg), [])
         own = place.key == ("parameter", id(function.node), one.arg)
-        if own and analysis.known(function).get(one.arg, NO_EVIDENCE)[0] == BATCH:
+        kind = analysis.known(function).get(one.arg, NO_EVIDENCE)[0]
+        if own and kind == BATCH:
             continue  # it may be a list
         if own or (place in places and all(other.on_device for other in places)):
-            value = "module" if mismatch.anchor.kind == MODULE else "tensor"
-            form = "device" if own and place.kind == VAR else value
-            term = Term(one.arg, form, place, mismatch.assumed)
+            module = kind == MODULE or (own and mismatch.anchor.kind == MODULE)
+            form = "device" if own and place.kind == VAR else "module" if module else "tensor"
+            assumed = mismatch.assumed if own else mismatch.assumed | {Assumption(CALLER, one.arg)}
+            term = Term(one.arg, form, place, assumed)
             device = device or expressible(source, place, ((function, (term,)),), at)
     return device
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.analysis import Analysis
+from devfix.engine.annotations import is_taken_apart
 from devfix.engine.events import MOVES
 from devfix.engine.evidence import is_handed_name, is_local_rank
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, Place, alternatives, of_process
 from devfix.engine.values import LOCAL
+from devfix.models.loader import tensor_attributes
 from devfix.repair.written import bound_around
 from devfix.text.placing import around, bound_before, guards_of, is_local, stores
 from devfix.text.source import Source, remembered, walk
@@ -104,7 +106,8 @@ def _order(source: Source, term: Term, function: ast.AST | None) -> tuple[int, i
     form = "attribute" if term.form == "device" and "." in term.text else term.form
     if form == "device" and function is not None and not is_local(source, function, term.text):
         form = "global"
-    form = "guess" if form == "tensor" and term.assumed else form
+    known = form == "name" and isinstance(function, _FUNCTIONS) and _is_global(source, term.text, function)
+    form = "guess" if known or (form == "tensor" and term.assumed) else form
     return _FORMS.index(form), term.text.count("."), len(term.text)
 
 
@@ -165,10 +168,15 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
         return False  # a name for what nobody wants
     if term.form != "device" and _is_handed_back(source, term.text, function or source.tree):
         return False
+    supposed = term.form == "name" or (term.form == "tensor" and term.assumed)
+    if supposed and _is_no_tensor(source, term.text, function or source.tree):
+        return False
     if term.form != "device" and _is_moved_only_below(source, term.text, at, function):
         return False
     if bound_around(source, at, expression):
         return True
+    if term.form == "tensor" and isinstance(function, _FUNCTIONS) and _is_global(source, term.text, function):
+        return False  # data of the program, which is there before some calls only
     if may_be_none(source, term.text.partition(".")[0], at, function):
         return False
     if not bound_before(source, expression, statement):
@@ -182,6 +190,11 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     return _attribute_stored(source, term.text, statement, function)
 
 
+def _is_global(source: Source, text: str, function: ast.AST) -> bool:
+    root = text.partition(".")[0]
+    return not is_local(source, function, root) and bool(stores(source, source.tree, root))
+
+
 @remembered
 def _mappings(source: Source, function: ast.AST) -> frozenset[str]:
     """What a function takes items of by text, as no tensor allows: a batch whose items may be anywhere."""
@@ -190,6 +203,14 @@ def _mappings(source: Source, function: ast.AST) -> frozenset[str]:
         for one in source.of_kind(ast.Subscript, function)
         if isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, str)
     )
+
+
+@remembered
+def _is_no_tensor(source: Source, name: str, function: ast.AST) -> bool:
+    """Is something used as no tensor can be, or only taken apart, as a list is?"""
+    nodes = source.names(function).get(name, ())
+    used = {up.attr for up in map(source.parents.__getitem__, nodes) if isinstance(up, ast.Attribute)}
+    return not used <= tensor_attributes() or is_taken_apart(source, function, name)
 
 
 @remembered

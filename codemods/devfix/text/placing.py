@@ -273,8 +273,13 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
 
 @remembered
 def _binding(source: Source, scope: ast.AST, name: str) -> frozenset[ast.stmt]:
-    """The statements that bind a name in a function or module body."""
-    return frozenset(source.statement(node) for node in _stores(source, scope).get(name, ()))
+    """The statements that bind a name in a function or module body, not in a comprehension alone."""
+    inner = (ast.comprehension, ast.stmt)
+    return frozenset(
+        source.statement(one)
+        for one in _stores(source, scope).get(name, ())
+        if not isinstance(source.enclosing(one, *inner), ast.comprehension)
+    )
 
 
 @remembered
@@ -315,7 +320,8 @@ def _settled_by(source: Source, statements: frozenset[ast.stmt], at: ast.stmt) -
     chain = around(source, at)
     if not statements.isdisjoint(chain[1:]):
         return True
-    first = _first_always(source, statements)
+    loops = frozenset(one for one in statements if isinstance(one, (ast.For, ast.AsyncFor)))
+    first = _first_always(source, statements - loops)  # a loop may have no round
     for one in chain:
         top = source.block(one)[0]
         ends = _first_end(source, top)

@@ -378,7 +378,7 @@ class Calls(ModuleRuns):
 
 def _lacks(node: ast.Call, function: Function, me: Value | None, bound: dict[str, Value]) -> bool:
     """Does a call leave out what a function has no default for? Then another one is meant: this one would raise."""
-    if function.decorators or (me is None) != (function.owner is None) or not (node.args or node.keywords):
+    if function.decorators or (me is None) != (function.owner is None):
         return False
     if any(isinstance(one, ast.Starred) for one in node.args) or not all(one.arg for one in node.keywords):
         return False

@@ -112,6 +112,8 @@ class Containers(Protocols):
                 return base.fields[key]
             if base.items is not None and key.__class__ is int and -len(base.items) <= key < len(base.items):
                 return base.items[key]
+            if index.kind == NUMBER and any(one.kind == ELEMENT for one in base.links):
+                base = base.but(rank=None)  # of labels, a number
             return base.linked(self.link(ELEMENT, node)) if base.links else base
         if kind == SEQUENCE:
             if key.__class__ is int and base.items is not None and (base.rest is None or key >= 0):

@@ -25,6 +25,7 @@ from devfix.engine.places import (
 )
 from devfix.engine.values import (
     BATCH,
+    BESIDE,
     ELEMENT,
     LIBRARY_CALL,
     LOAD,
@@ -107,13 +108,13 @@ class Requirements(Frame):
         )
         for value, _, place in placed:
             if place.on_device:
-                return Value(
-                    TENSOR,
-                    place,
-                    rank=rank,
-                    links=value.links if place.kind == LITERAL else (),
-                    assumed=value.assumed,
-                )
+                links = value.links if place.kind == LITERAL else ()
+                beside = {
+                    Assumption(BESIDE, " ".join(self.file.source.code(at).split())[:40])
+                    for other, at, where in placed
+                    if other.kind == TENSOR and where.kind == "unknown"
+                }
+                return Value(TENSOR, place, rank=rank, links=links, assumed=value.assumed | beside)
             if best is None or (best[1].on_host and (place.on_host or best[0].rank != 1)):
                 if best is None or not place.on_host or value.rank != 0:
                     best = value, place
