@@ -54,10 +54,12 @@ _DOUBTS = frozenset({LIBRARY_CALL, NAME, USES})
 
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
     """Findings, each with the lines of the file that it is about."""
-    source = analysis.file.source
-    for read in analysis.host_reads:
+    source, told = analysis.file.source, set[ast.AST]()
+    for read in sorted(analysis.host_reads, key=lambda one: len(one.assumed)):
         codemod = _LENGTHS if read.is_lengths else _NUMPY
-        if codemod in wanted and read.file is analysis.file and not why_silent(read, analysis):
+        here = read.file is analysis.file and read.value_node not in told
+        if codemod in wanted and here and not why_silent(read, analysis):
+            told.add(read.value_node)
             lines = {source.position(source.span(node).start)[0] for node in (read.node, read.value_node)}
             yield _finding(codemod, read, analysis), lines
 

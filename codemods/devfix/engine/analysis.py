@@ -100,7 +100,7 @@ class Analysis(Context):
         self.part_of: dict[object, object] = {}  # cell of a module -> of the module that it is registered in
         self.parts = facts.Parts()
         self.handed: dict[object, list[tuple[Value, Place]]] = {}  # to what a class has, out of sight
-        self._seen: set[object] = set()
+        self._seen: dict[object, int] = {}  # what was noted, and with how many assumptions
         self._runs: dict[Function, int] = {}
         self._memo: dict[object, tuple[Value, list[_Changed], object]] = {}
         self.active: list[Function] = []
@@ -361,18 +361,19 @@ class Analysis(Context):
     # --- what parts of the interpreter ask --------------------------------------------------
 
     def is_new(self, key: object, assumed: Assumptions) -> bool:
-        if key in self._seen:
+        """Is it seen for the first time, or with fewer assumptions than before?"""
+        if len(assumed) >= self._seen.get(key, 1 << 30):
             return False
         if len(self.mismatches) >= MISMATCHES:
             self.is_cut = True
             return False
-        self._seen.add(key)
+        self._seen[key] = len(assumed)
         return True
 
     def is_new_step(self, key: object) -> bool:
         if key in self._seen or len(self.steps) > MAX_STEPS:
             return False
-        self._seen.add(key)
+        self._seen[key] = 0
         return True
 
     def targets_here(self, place: Place) -> list[Target]:
