@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from devfix.simulate import landlock
 from devfix.simulate.inputs import Unguessable, made, plans_for_inputs, plans_to_construct
 from devfix.simulate.synthetic import same, try_calls
 from devfix.simulate.targets import Target, Untouchable, edited, target_of
+from ran import Ran
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 # A mask and a table that are made on the CPU, whatever the input is on.
@@ -276,41 +276,25 @@ def test_results_are_compared() -> None:
 # --- the commands --------------------------------------------------------------------------------
 
 
-def devfix(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "devfix", *arguments], capture_output=True, text=True, timeout=300
-    )
-
-
-def test_apply_shows_the_verdicts(repository: Path) -> None:
+def test_apply_shows_the_verdicts(repository: Path, called: Callable[..., Ran]) -> None:
     (repository / "net.py").write_text(NET)
     (repository / "script.py").write_text(
         "import torch\n\nmodel = torch.nn.Linear(2, 2)\nmodel.to('cuda')\nmodel.head = torch.nn.Linear(2, 2)\n"
         "print(model.head(torch.ones(1, 2, device='cuda')))\n"
     )
-    done = devfix(
-        "apply",
-        "--smoke",
-        "--unsafe",
-        "--codemod",
-        "place-factory",
-        "--codemod",
-        "reorder-to",
-        ".",
-        "--format",
-        "json",
-    )
-    assert done.returncode == 0, done.stderr
-    verdicts = {change["path"]: change["verdict"] for change in json.loads(done.stdout)["changes"]}
+    codemods = ("--codemod", "place-factory", "--codemod", "reorder-to")
+    done = called("apply", "--smoke", "--unsafe", *codemods, ".", "--format", "json", cwd=repository)
+    assert done.code == 0, done.err
+    verdicts = {change["path"]: change["verdict"] for change in json.loads(done.out)["changes"]}
     assert verdicts["net.py"].startswith(VERIFIED), verdicts
     assert verdicts["script.py"].startswith("not run: because the change is in no function"), verdicts
     assert "device=x.device" in (repository / "net.py").read_text()
 
 
-def test_nothing_is_called_without_smoke(repository: Path) -> None:
+def test_nothing_is_called_without_smoke(repository: Path, called: Callable[..., Ran]) -> None:
     mark = repository / "mark"
     (repository / "net.py").write_text(NET + f"\nopen({os.fspath(mark)!r}, 'w')\n")
-    assert devfix("apply", "--unsafe", "--codemod", "place-factory", ".").returncode == 0
+    assert called("apply", "--unsafe", "--codemod", "place-factory", ".", cwd=repository).code == 0
     assert not mark.exists()
     assert "device=x.device" in (repository / "net.py").read_text()
 
