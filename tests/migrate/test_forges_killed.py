@@ -14,8 +14,8 @@ from standin import TOKEN
     "kind", ["gitlab", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("github", "gitea"))]
 )
 def test_killed_and_resumed(tmp_path: Path, kind: str) -> None:
-    quiet, killed = both(tmp_path, kind, 12, 8)
-    assert killed.kills.total() >= 3 and killed.created == 9
+    quiet, killed = both(tmp_path, kind, 8, 6)
+    assert killed.kills.total() >= 3 and killed.created == 6
     assert Counter(one["request"] for one in quiet.rows)["closed"] == 2
 
 

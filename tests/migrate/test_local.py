@@ -82,10 +82,10 @@ def test_a_repository_that_ends_its_worker(tmp_path: Path, monkeypatch: pytest.M
         "c": FIXABLE % 2,
         "d": CLEAN % 2,
     }
-    with campaign(tmp_path, files, (str(rule), "reorder-to"), seconds=20) as store:
+    with campaign(tmp_path, files, (str(rule), "reorder-to"), seconds=8) as store:
         found = run(tmp_path, store)
     assert found["a"] == ("failed", "the process that worked on it died (exit code -6), again and again")
-    assert found["b"] == ("failed", "took longer than 20 s; --seconds sets the limit")
+    assert found["b"] == ("failed", "took longer than 8 s; --seconds sets the limit")
     assert (found["c"][0], found["d"][0]) == ("changed", "nothing-to-do")
     assert not list((tmp_path / "camp" / "work").iterdir())
 

@@ -346,11 +346,6 @@ def test_the_report_in_words(tmp_path: Path) -> None:
     )
 
 
-def test_a_program_without_errors_has_its_own_exit_code(tmp_path: Path) -> None:
-    ran = keep_going(tmp_path, HEAD + "raise SystemExit(5)\n")
-    assert (ran.code, ran.errors) == (5, [])
-
-
 def test_a_machine_without_cuda(together: Ran, tmp_path: Path) -> None:
     shutil.copy(together.folder / "w.pt", tmp_path)
     program = (
@@ -365,60 +360,43 @@ def test_a_machine_without_cuda(together: Ran, tmp_path: Path) -> None:
     assert (ran.code, [one["count"] for one in ran.errors]) == (1, [1, 2, 1, 1])
 
 
-def test_copies_that_repeat(tmp_path: Path) -> None:
-    """A tensor that is moved each time, and reads that wait for the device; what is moved once, or new, is no note."""
-    program = (
-        "import torch\n"
-        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
-        "net = torch.nn.Linear(2, 1).to(device)\n"
-        "table = torch.ones(3, 2)\n"
-        "once = table.to(device)\n"
-        "for step in range(12):\n"
-        "    loss = net(table.to(device) + torch.rand(3, 2).to(device)).mean()\n"
-        "    total = loss.item()\n"
-        "    if step == 0:\n"
-        "        print(loss.detach().cpu().numpy())\n"
-    )
-    (tmp_path / "program.py").write_text(program)
+NOTES = """import torch
+device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+x = torch.ones(3, device=device)
+for _ in range(3):
+    if x.device != device:
+        x = x.to(device)
+    if x.device == device or 'cuda' == x.device:
+        print('never')
+same = [x.device == x[0].device, x.device.type == 'cuda', x.device != torch.device('cpu')]
+assert all(same) and x.device not in [device]
+net = torch.nn.Linear(2, 1).to(device)
+table = torch.ones(3, 2)
+once = table.to(device)
+for step in range(12):
+    loss = net(table.to(device) + torch.rand(3, 2).to(device)).mean()
+    total = loss.item()
+    if step == 0:
+        loss.detach().cpu().numpy()
+raise SystemExit(5)
+"""
+
+
+def test_copies_that_repeat_and_comparisons_that_never_hold(tmp_path: Path) -> None:
+    """A tensor that is moved each time, and reads that wait for the device; what is moved once, or new, is no note.
+
+    Comparisons with a text, and with a device without an index; not what is right, nor what only moves a value again.
+    A program without errors has its own exit code.
+    """
+    (tmp_path / "program.py").write_text(NOTES)
     words = [sys.executable, "-m", "devfix", "run", "--keep-going", "--copies"]
     done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     if "nothing was simulated" in done.stderr or "build for GPUs" in done.stderr:
         pytest.skip(done.stderr)
-    assert done.returncode == 0 and done.stderr.splitlines() == [
-        "devfix: note: program.py:7: `to` moves the same tensor of shape [3, 2] to cuda:0, 12 times; once would do",
-        "devfix: note: program.py:8: `item` copies a number from cuda:0 and waits for it, 12 times",
-        "devfix: no device errors",
-    ]
-    words += ["--format", "json"]
-    done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    found = json.loads(done.stdout[done.stdout.index("{") :])
-    assert [(one["operation"], one["at"]["line"], one["count"]) for one in found["copies"]] == [
-        ("to", 7, 12),
-        ("item", 8, 12),
-    ]
-
-
-def test_comparisons_that_never_hold(tmp_path: Path) -> None:
-    """With a text, and with a device without an index; not what is right, nor what only moves a value again."""
-    program = (
-        "import torch\n"
-        "device = torch.device('cuda')\n"
-        "x = torch.ones(3, device=device)\n"
-        "for _ in range(3):\n"
-        "    if x.device != device:\n"
-        "        x = x.to(device)\n"
-        "    if x.device == device or 'cuda' == x.device:\n"
-        "        print('never')\n"
-        "same = [x.device == x[0].device, x.device.type == 'cuda', x.device != torch.device('cpu')]\n"
-        "print(x.device in [device], all(same))\n"
-    )
-    (tmp_path / "program.py").write_text(program)
-    words = [sys.executable, "-m", "devfix", "run", "--keep-going"]
-    done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    if "nothing was simulated" in done.stderr or "build for GPUs" in done.stderr:
-        pytest.skip(done.stderr)
     unequal = "one has an index, so they never are equal"
-    assert (done.returncode, done.stdout) == (0, "False True\n") and done.stderr.splitlines() == [
+    assert (done.returncode, done.stdout) == (5, "") and done.stderr.splitlines() == [
+        "devfix: note: program.py:15: `to` moves the same tensor of shape [3, 2] to cuda:0, 12 times; once would do",
+        "devfix: note: program.py:16: `item` copies a number from cuda:0 and waits for it, 12 times",
         f"devfix: note: program.py:7: cuda:0 is compared with cuda, 3 times: {unequal}",
         "devfix: note: program.py:7: cuda:0 is compared with 'cuda', 3 times: a device never equals a text",
         f"devfix: note: program.py:10: cuda is compared with cuda:0: {unequal}",
@@ -426,8 +404,12 @@ def test_comparisons_that_never_hold(tmp_path: Path) -> None:
     ]
     words += ["--format", "json"]
     done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    found = json.loads(done.stdout.partition("\n")[2])["comparisons"]
-    assert [(one["at"]["line"], one["other"], one["count"]) for one in found] == [
+    found = json.loads(done.stdout)
+    assert [(one["operation"], one["at"]["line"], one["count"]) for one in found["copies"]] == [
+        ("to", 15, 12),
+        ("item", 16, 12),
+    ]
+    assert [(one["at"]["line"], one["other"], one["count"]) for one in found["comparisons"]] == [
         (7, "cuda", 3),
         (7, "'cuda'", 3),
         (10, "cuda:0", 1),

@@ -118,14 +118,14 @@ def ran(source: str, tmp_path: Path, device: str = "mps", **environment: str) ->
 def wrong(
     head: str, facts: dict[str, str], tmp_path: Path, device: str = "mps"
 ) -> list[tuple[str, str, str]]:
-    """The facts that are none, with what is and what should be; all of them in one process."""
+    """The facts that are none, with what is and what should be; all of them in one process, and the training."""
     here = str(Path(__file__).resolve().parent)
     ended = ran(
         f"import json, sys\nsys.path.insert(0, {here!r})\nfrom facts.running import outcome\n"
         f"facts = {[*facts]!r}\n"
         "for fact in facts:\n"
         "    *lines, last = fact.split('\\n')\n"
-        f"    print(json.dumps(outcome('\\n'.join([{head!r}, *lines, f'show(({{last}}))']))))\n",
+        f"    print(json.dumps(outcome('\\n'.join([{head!r}, *lines, f'show(({{last}}))']))))\n{TRAINING}",
         tmp_path,
         device,
     )
@@ -137,7 +137,7 @@ def wrong(
     ]
 
 
-def test_what_mps_says(tmp_path: Path) -> None:
+def test_what_mps_says_and_it_trains_as_the_cpu(tmp_path: Path) -> None:
     assert wrong(HEAD, FACTS, tmp_path) == []
 
 
@@ -151,11 +151,6 @@ def test_what_mps_lacks(tmp_path: Path) -> None:
     assert (
         "is not currently supported on the MPS backend and will fall back to run on the CPU." in ended.output
     )
-
-
-def test_training_gives_the_results_of_the_cpu(tmp_path: Path) -> None:
-    ended = ran(TRAINING, tmp_path)
-    assert ended.code == 0, ended.output
 
 
 def test_an_operation_of_another_library_is_refused(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ def test_without_the_option_nothing_is_loaded(tmp_path: Path) -> None:
         "    assert 'torch' not in sys.modules and 'ctypes' not in loaded\n"
         "    assert 'devfix.simulate.pytest_plugin' in loaded\n"
         "    assert not loaded & {'devfix.simulate.processes', 'devfix.simulate.ending', 'devfix.pipeline.runner'}\n"
+        "    import devfix.findings\n"
+        "    assert 'Rewriting' not in type(devfix.findings.__loader__).__name__\n"
     )
     assert "1 passed" in run(tmp_path)
 

@@ -13,6 +13,7 @@ import torch.multiprocessing as mp
 from multiprocessing.reduction import ForkingPickler
 from torch import nn
 """
+# Modules of one program, which has two devices.
 QUEUES = """
 def work(queue, back, done):
     x = queue.get()
@@ -20,8 +21,7 @@ def work(queue, back, done):
     back.put(x * 2)
     done.wait()
 
-if __name__ == "__main__":
-    mp.set_start_method("spawn")
+def main():
     queue, back, done = mp.Queue(), mp.Queue(), mp.Event()
     process = mp.Process(target=work, args=(queue, back, done))
     process.start()
@@ -42,15 +42,14 @@ def train(model):
         model(torch.ones(4, 3, device="cuda")).sum().backward()
         optimizer.step()
 
-if __name__ == "__main__":
+def main():
     model = nn.Linear(3, 2).cuda()
     model.share_memory()
     before = model.weight.detach().clone()
-    for _ in range(2):
-        process = mp.get_context("spawn").Process(target=train, args=(model,))
-        process.start()
-        process.join()
-    assert torch.allclose(before - model.weight, torch.full_like(before, 2.4)), before - model.weight
+    process = mp.Process(target=train, args=(model,))
+    process.start()
+    process.join()
+    assert torch.allclose(before - model.weight, torch.full_like(before, 1.2)), before - model.weight
 """
 DATASET = """
 class Data(torch.utils.data.Dataset):
@@ -59,8 +58,8 @@ class Data(torch.utils.data.Dataset):
     def __getitem__(self, index):
         return torch.full((2,), float(index), device="cuda")
 
-if __name__ == "__main__":
-    loader = torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="spawn")
+def main():
+    loader = torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1)
     found = [batch.clone() for batch in loader]
     assert [batch.device.type for batch in found] == ["cuda", "cuda"]
     assert torch.cat(found).tolist() == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
@@ -76,8 +75,7 @@ def work(queue):
         raise SystemExit("it was sent")
     ForkingPickler.dumps(x.clone())
 
-if __name__ == "__main__":
-    mp.set_start_method("spawn")
+def main():
     queue = mp.Queue()
     process = mp.Process(target=work, args=(queue,))
     process.start()
@@ -95,12 +93,22 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(
-    "program", [QUEUES, TRAINING, DATASET, RECEIVED], ids=["queues", "training", "dataset", "received"]
-)
-def test_tensors_of_other_processes(program: str, tmp_path: Path) -> None:
+PROGRAM = """
+import dataset, queues, received, training, torch.multiprocessing
+
+if __name__ == "__main__":
+    torch.multiprocessing.set_start_method("spawn")
+    for module in (queues, training, dataset, received):
+        module.main()
+"""
+
+
+def test_tensors_of_other_processes(tmp_path: Path) -> None:
+    modules = {"queues": QUEUES, "training": TRAINING, "dataset": DATASET, "received": RECEIVED}
+    for name, text in modules.items():
+        (tmp_path / f"{name}.py").write_text(HEAD + text)
     path = tmp_path / "program.py"
-    path.write_text(HEAD + program)
+    path.write_text(PROGRAM)
     ended = supervise.run(supervise.python([str(path)]), 2, capture=True, seconds=300)
     if any(told.cannot for told in ended.told):
         pytest.skip(ended.unchecked)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy
 from devfix.simulate.supervise import run
 from devfix.simulate.trial import Attempt, Copies, Trial, command, try_out
+from ran import Ran
 
 BUG = """
 import torch
@@ -61,28 +62,6 @@ def trial(after: str, *, command: str = "python train.py", file: str = "train.py
 
 
 REPAIRED = BUG.replace("model.to(device)\n", "").replace("print(", "model.to(device)\nprint(")
-
-
-def test_a_repair_is_verified(repository: Path) -> None:
-    """By a command that starts Python itself."""
-    (repository / "run.sh").write_text(f"exec '{sys.executable}' train.py\n")
-    done = trial(REPAIRED, command="sh run.sh")
-    assert done.ok and done.word.startswith("verified: cuda (")
-    assert done.of("train.py") == done.word
-    assert done.of("other.py") == "not run: because the program does not import this file"
-    assert sorted(os.listdir()) == [".git", "other.py", "parts.py", "run.sh", "train.py"]
-    assert (repository / "train.py").read_text() == BUG
-
-
-def test_a_repair_that_is_not_enough_tells_all_that_is_left(repository: Path) -> None:
-    mixed = (
-        "print((model(torch.ones(2, 4).to(device)) + torch.ones(3)).sum().item())\nmodel(torch.ones(1, 4))\n"
-    )
-    done = trial(REPAIRED + mixed)
-    assert done.ok is False and done.word.startswith(
-        "failed: after the fix, the program still fails (train.py:10: "
-    )
-    assert done.word.endswith("; with --keep-going, it has 2 device errors, at train.py:10, parts.py:10")
 
 
 @pytest.mark.parametrize(
@@ -199,51 +178,53 @@ def test_copies_have_limits(tmp_path: Path) -> None:
 # --- the commands --------------------------------------------------------------------------------
 
 
-def devfix(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "devfix", *arguments], capture_output=True, text=True, timeout=300
-    )
-
-
-def test_apply_with_a_command(repository: Path) -> None:
-    done = devfix(
-        "apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".", "--format", "json"
-    )
-    assert done.returncode == 0, done.stderr
-    changes = json.loads(done.stdout)["changes"]
+def test_apply_with_a_command(repository: Path, called: Callable[..., Ran]) -> None:
+    """One that starts Python itself."""
+    (repository / "run.sh").write_text(f"exec '{sys.executable}' train.py\n")
+    words = ("apply", "--smoke-cmd", "sh run.sh", "--codemod", "reorder-to", ".", "--format", "json")
+    done = called(*words, cwd=repository)
+    assert done.code == 0, done.err
+    changes = json.loads(done.out)["changes"]
     assert {change["path"]: change["verdict"] for change in changes} == {
         "train.py": "verified: cuda (simulated)",
         "other.py": "not run: because the program does not import this file",
     }
-    assert "devfix: verified: cuda (simulated)\n" in done.stderr
+    assert "devfix: verified: cuda (simulated)\n" in done.err
     assert (repository / "train.py").read_text() != BUG
+    assert sorted(os.listdir()) == [".git", "other.py", "parts.py", "run.sh", "train.py"]
 
 
-def test_apply_writes_nothing_that_fails(repository: Path) -> None:
-    (repository / "train.py").write_text(BUG + "model(torch.ones(1, 4).cpu())\n")
-    before = (repository / "train.py").read_text()
-    done = devfix("apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".")
-    assert done.returncode == 2
-    assert "devfix: failed: after the fix, the program still fails" in done.stderr
-    assert done.stderr.rstrip().endswith("nothing was written")
+def test_apply_writes_nothing_that_fails(repository: Path, called: Callable[..., Ran]) -> None:
+    """A repair that is not enough; it is told what is left."""
+    before = BUG + (
+        "print((model(torch.ones(2, 4).to(device)) + torch.ones(3)).sum().item())\nmodel(torch.ones(1, 4).cpu())\n"
+    )
+    (repository / "train.py").write_text(before)
+    words = ("apply", "--smoke-cmd", "python train.py", "--codemod", "reorder-to", ".")
+    done = called(*words, cwd=repository)
+    assert done.code == 2
+    assert "devfix: failed: after the fix, the program still fails (train.py:10: " in done.err
+    left = "; with --keep-going, it has 2 device errors, at train.py:10, parts.py:10; nothing was written"
+    assert done.err.rstrip().endswith(left)
     assert (repository / "train.py").read_text() == before
 
 
-def test_smoke_writes_nothing(repository: Path) -> None:
-    done = devfix("smoke", "train.py", "--codemod", "reorder-to", "--smoke-cmd", "python train.py")
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
+def test_smoke_writes_nothing(repository: Path, called: Callable[..., Ran]) -> None:
+    words = ("smoke", "train.py", "--codemod", "reorder-to", "--smoke-cmd", "python train.py")
+    done = called(*words, cwd=repository)
+    assert done.code == 0, done.err
+    first, second = done.text.splitlines()
     assert first.startswith("reorder-to: examples pass on cpu, cuda (simulated); torch ")
     assert second == "train.py:7: reorder-to: verified: cuda (simulated)"
     assert (repository / "train.py").read_text() == BUG
 
 
-def test_smoke_of_codemods(repository: Path) -> None:
-    done = devfix("smoke", "--codemod", "normalize-device-type")
-    assert done.returncode == 0
-    assert done.stdout.startswith("normalize-device-type: examples pass on cpu, cuda (")
-    assert devfix("smoke").returncode == 2
-    assert "did you mean" in devfix("smoke", "--codemod", "reorder-too").stderr
+def test_smoke_of_codemods(repository: Path, called: Callable[..., Ran]) -> None:
+    done = called("smoke", "--codemod", "normalize-device-type", cwd=repository)
+    assert done.code == 0
+    assert done.text.startswith("normalize-device-type: examples pass on cpu, cuda (")
+    assert called("smoke", cwd=repository).code == 2
+    assert "did you mean" in called("smoke", "--codemod", "reorder-too", cwd=repository).err
 
 
 def test_random_numbers_that_can_be_compared(repository: Path, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class Models(NamedTuple):
     dtypes: dict[str, str]  # type of the tensors of the CPU that have a dtype -> that
     takers: dict[str, tuple[str, str]]  # what takes a device: the keyword, and what it does without
     converters: dict[str, str]
-    modules: tuple[tuple[str, re.Pattern[str], str], ...]  # prefix, pattern of the last name, one of _CLASSES
+    modules: tuple[tuple[str, str, str], ...]  # prefix, pattern of the last name, one of _CLASSES
     known: dict[str, str]  # what `layer` has found so far
 
     def function(self, dotted: str) -> Row | None:
@@ -157,7 +157,9 @@ class Models(NamedTuple):
             for suffix in BUILDING:
                 path = path.removesuffix(suffix)
             last = path.rpartition(".")[2]
-            rows = [row for row in self.modules if path.startswith(row[0]) and row[1].match(last)]
+            rows = [
+                row for row in self.modules if path.startswith(row[0]) and fnmatch.fnmatchcase(last, row[1])
+            ]
             forms = {form for _, _, form in rows}
             self.known[dotted] = forms.pop() if len(forms) == 1 and "not" not in forms else ""
         return self.known[dotted]
@@ -179,7 +181,7 @@ def models() -> Models:
     takers: dict[str, tuple[str, str]] = {}
     tensors: dict[str, frozenset[str]] = {}
     dtypes: dict[str, str] = {}
-    modules: list[tuple[str, re.Pattern[str], str]] = []
+    modules: list[tuple[str, str, str]] = []
     spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
         words = line.partition("#")[0].split()
@@ -214,7 +216,7 @@ def models() -> Models:
             continue
         form, prefix, *rest = words
         if form in _CLASSES:
-            modules += [(prefix, re.compile(fnmatch.translate(name)), form) for name in rest]
+            modules += [(prefix, name, form) for name in rest]
             continue
         if form not in _CALLS | _LAYERS | _PROCESSES | _TYPED:
             raise ValueError(f"{line!r} is no row of a model")

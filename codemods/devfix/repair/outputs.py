@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -9,17 +10,19 @@ import sys
 from devfix.documents import DocumentError, read_bytes
 
 _SECONDS = 120
+_numbers: dict[tuple[str, bytes], str] = {}  # by kind and content: torch takes seconds to be loaded
 # Of each tensor its shape, and two sizes that no order of its numbers and no sign of a sum hides in.
 _DESCRIBE = """
 import sys
-import numpy, torch
+import numpy
 
 def told(value):
+    if "torch" in sys.modules and isinstance(value, torch.Tensor):
+        value = value.detach()
+        value = (value.abs() if value.is_complex() else value).double().numpy()
     if isinstance(value, numpy.ndarray):
-        value = torch.from_numpy(value)
-    if isinstance(value, torch.Tensor):
-        sizes = value.double().abs() if not value.is_complex() else value.abs().double()
-        print(*value.shape, *([float(sizes.mean()), float(sizes.max())] if value.numel() else []))
+        sizes = abs(value).astype(float)
+        print(*value.shape, *([float(sizes.mean()), float(sizes.max())] if value.size else []))
     elif isinstance(value, dict):
         for key in value:
             told(value[key])
@@ -34,6 +37,8 @@ if path.endswith((".npy", ".npz")):
     found = numpy.load(path)
     told(dict(found) if path.endswith(".npz") else found)
 else:
+    import torch
+
     told(torch.load(path, map_location="cpu", weights_only=True))
 """
 
@@ -43,11 +48,19 @@ def told(path: str, name: str) -> str:
     if not os.path.isfile(path):
         return ""
     try:
-        return read_bytes(path).decode("utf-8")
+        data = read_bytes(path)
     except DocumentError as error:
         raise ValueError(f"{name}: {error}") from error
+    try:
+        return data.decode("utf-8")
     except UnicodeDecodeError:
-        pass
+        known = os.path.splitext(path)[1], hashlib.sha256(data).digest()
+    if known not in _numbers:
+        _numbers[known] = _read(path, name)
+    return _numbers[known]
+
+
+def _read(path: str, name: str) -> str:
     command = [sys.executable, "-c", _DESCRIBE, path]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)

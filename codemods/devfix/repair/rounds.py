@@ -151,6 +151,9 @@ def fixed(
     first: Outcome | None = None
     picked: list[Candidate] = []
     for number in range(1, ROUNDS + 1):
+        if chosen and not _strictly(run, texts, chosen, same):
+            tell(f"round {number}: no device errors left")
+            return Repaired(tuple(chosen))
         changed = texts.changed(chosen)
         outcome = run(changed, True)
         if outcome.unchecked:

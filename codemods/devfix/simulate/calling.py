@@ -1,8 +1,7 @@
 """Calls one function or module of a repository with made-up inputs, and writes down what came of it.
 
-The process of `synthetic.py`: `main` gets a request (JSON) and the file for the answer as arguments.
-Where the request has no plan, one is looked for: constructor arguments and inputs with which the call
-runs. The other processes get the same plan.
+The process of `synthetic.py`, a fork that has imported torch. Where the request has no plan, one is looked for:
+constructor arguments and inputs with which the call runs. The other processes get the same plan.
 """
 
 from __future__ import annotations
@@ -14,12 +13,16 @@ import json
 import os
 import random
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
+from devfix.simulate import landlock
+from devfix.simulate.ending import chain, program_files
 from devfix.simulate.inputs import Unguessable, made, plans_for_function, plans_for_inputs, plans_to_construct
+from devfix.simulate.processes import move_path
 
 _VALUES = 2000  # of a result that are compared
 _TEXT = 2000
@@ -30,25 +33,27 @@ class _CannotCall(Exception):
     """To stand after "because"."""
 
 
-def main() -> None:
-    """Answer one request: `why` it cannot be called, or `plan` and `calls`."""
-    request, path = json.loads(sys.argv[1]), sys.argv[2]
+def main(request: dict[str, Any]) -> None:
+    """Answer one request, in its file `answer`: `why` it cannot be called, or `plan`, `calls` and imported `files`.
+
+    This process can write below `scratch` only afterwards, where the kernel has Landlock.
+    """
+    os.environ.update(request["env"])
+    move_path()
+    os.chdir(request["cwd"])
+    tempfile.tempdir, sys.dont_write_bytecode = request["scratch"], True
+    if landlock.version():
+        landlock.write_only_below([request["scratch"]])
     answer: dict[str, Any] = {"why": "", "dated": True, "plan": None, "calls": {}}
     try:
-        if request["fake"]:
-            from devfix.simulate.fake import fake_devices
-
-            with fake_devices(1):
-                _answer(request, answer)
-        else:
-            _answer(request, answer)
+        _answer(request, answer)
     except _CannotCall as why:
         answer["why"] = str(why)
     except Unguessable as why:
         answer.update(why=str(why), dated=False)
-    with open(path, "w", encoding="utf-8") as file:
+    answer["files"] = program_files()
+    with open(request["answer"], "w", encoding="utf-8") as file:
         json.dump(answer, file)
-    sys.stdout.flush()
 
 
 def _answer(request: dict[str, Any], answer: dict[str, Any]) -> None:
@@ -77,11 +82,9 @@ def _answer(request: dict[str, Any], answer: dict[str, Any]) -> None:
     answer["plan"] = plan
     for name, way in ways.items():
         outcome = answer["calls"][name] = _outcome(partial(way, plan), file, compared=request["cpu"])
-        if request["fake"] and outcome["errors"]:
-            from devfix.simulate.fake import judged
-
-            if not any(map(judged, outcome["errors"])):
-                raise _CannotCall(f"fake tensors say nothing ({outcome['errors'][0].splitlines()[0]})")
+        fake = sys.modules.get("devfix.simulate.fake")  # loaded where there are no other devices
+        if fake and outcome["errors"] and not any(map(fake.judged, outcome["errors"])):
+            raise _CannotCall(f"fake tensors say nothing ({outcome['errors'][0].splitlines()[0]})")
 
 
 def _imported(root: str, file: str) -> ModuleType:
@@ -198,8 +201,6 @@ def _outcome(call: Callable[[], Any], file: str, *, compared: bool) -> dict[str,
             _seed()
             outcome["steady"] = json.dumps(described(call())) == json.dumps(outcome["result"])
     except (Exception, SystemExit) as error:
-        from devfix.simulate.ending import chain
-
         outcome["errors"] = [_text(one) for one in chain(error)]
     outcome["lines"] = sorted(lines)
     return outcome

@@ -76,7 +76,7 @@ def arm(fail: Callable[[CannotSimulate], object] | None = None) -> None:
     """
     if not os.environ.get(DEVICES, "").isdigit():
         return
-    _move_path()
+    move_path()
     from devfix.simulate.children import watch
 
     watch(DEVICES)
@@ -86,7 +86,7 @@ def arm(fail: Callable[[CannotSimulate], object] | None = None) -> None:
         sys.meta_path.insert(0, _AfterTorch(fail or _end))
 
 
-def _move_path() -> None:
+def move_path() -> None:
     """A repository that is installed from its own folder is to be imported from its copy."""
     old, _, new = os.environ.get(MOVED, "").partition(os.pathsep)
     if old and new:

@@ -68,6 +68,8 @@ def _devices(text: str) -> int:
 
 def pytest_load_initial_conftests(early_config: Any) -> None:
     """The first of all hooks: before a conftest.py can import torch."""
+    # pytest would rewrite the asserts of every package that has a plugin: all modules of devfix, which takes a second.
+    getattr(early_config.pluginmanager.rewrite_hook, "_must_rewrite", set()).discard("devfix")
     devices = getattr(early_config.known_args_namespace, OPTION, None)
     kind = getattr(early_config.known_args_namespace, DEVICE, None) or "cuda"
     keep_going = getattr(early_config.known_args_namespace, KEEP_GOING, False)

@@ -2,14 +2,14 @@
 
 For repairs that no command of the repository tries. `targets.py` picks what can be called,
 `calling.py` calls it in a process of its own, in a copy of the repository; here the outcomes of four
-such calls (before and after, on CUDA and on the CPU) become a verdict. Nothing here imports torch.
+such calls (before and after, on CUDA and on the CPU) become a verdict. The processes are forks of one that has
+imported torch (`smoke.py`); nothing here imports it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -19,13 +19,12 @@ from typing import Any
 from devfix.reports.report import Change, FileResult
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy, top
-from devfix.simulate.processes import DEVICES, MOVED
-from devfix.simulate.supervise import Ended, Raised, run
+from devfix.simulate.processes import MOVED
+from devfix.simulate.supervise import Raised
 from devfix.simulate.targets import Target, Untouchable, edited, target_of
-from devfix.simulate.trial import MEMORY, limit_memory
+from devfix.smoke import SECONDS, Run, run_program
 
-SECONDS = 60.0  # for one call, with the imports
-_MAIN = "from devfix.simulate.calling import main; main()"
+_MAIN = "import json\nfrom devfix.simulate.calling import main\nmain(json.loads({!r}))\n"
 # A GPU need not add in the CPU's order, but before and after run on one CPU.
 _CLOSE = 1e-6
 AS_MADE = "as made"  # a module that is called as its constructor leaves it
@@ -49,7 +48,6 @@ def try_calls(
     *,
     seconds: float,
     each: float = SECONDS,
-    memory: int = MEMORY,
 ) -> dict[tuple[str, Change], Word]:
     """Call what is around each change of the results; raises nothing.
 
@@ -59,7 +57,7 @@ def try_calls(
     found: dict[tuple[str, Change], Word] = {}
     known: dict[Target, _Outcome] = {}
     with tempfile.TemporaryDirectory(prefix="devfix-calls-", ignore_cleanup_errors=True) as folder:
-        calls = _Calls(root, folder, tuple(results), time.monotonic() + seconds, each, memory)
+        calls = _Calls(root, folder, tuple(results), time.monotonic() + seconds, each)
         for result in results:
             for change in result.changes:
                 try:
@@ -190,7 +188,6 @@ class _Calls:
     results: tuple[FileResult, ...]
     deadline: float
     seconds: float
-    memory: int
     problems: list[str] = field(default_factory=list)  # why there are no copies
 
     def copied(self, name: str) -> str:
@@ -216,85 +213,50 @@ class _Calls:
     def call(self, name: str, target: Target, *, cpu: bool, plan: Any) -> tuple[dict[str, Any], str]:
         """What one process has told, and where it ran; raises Untouchable where it told nothing of use."""
         when = f"{name} the fix, on the CPU," if cpu else f"{name} the fix,"
-        if cpu or os.environ.get(DEVICES) != "fake":
-            ended, answer = self.ended(name, target, cpu=cpu, plan=plan)
-            if cpu or not any(_fakeable(told.cannot) for told in ended.told):
-                return _told(ended, answer, when, target), ended.main.place
-        ended, answer = self.ended(name, target, cpu=False, plan=plan, fake=True)
-        return _told(ended, answer, when, target), "cuda (fake tensors)"
-
-    def ended(
-        self, name: str, target: Target, *, cpu: bool, plan: Any, fake: bool = False
-    ) -> tuple[Ended, str]:
-        """How one process has ended, and the file of its answer."""
         left = min(self.seconds, self.deadline - time.monotonic())
         if left < 1:
             raise Untouchable("the time for calls with synthetic inputs is up")
         copied = self.copied(name)
         scratch = tempfile.mkdtemp(prefix="tmp-", dir=self.folder)
         answer = os.path.join(scratch, "answer.json")
+        env = {
+            "TMPDIR": scratch,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": os.environ.get("PYTHONPATH", "").replace(self.root, copied),
+            MOVED: os.pathsep.join((self.root, copied)),
+        }
+        if not landlock.version():
+            env["HOME"] = scratch
         request = {
             "root": copied,
             "path": target.path,
             "name": target.name,
             "cpu": cpu,
-            "fake": fake,
             "plan": plan,
+            "cwd": os.path.join(copied, os.path.relpath(os.path.realpath(os.curdir), self.root)),
+            "env": env,
+            "scratch": scratch,
+            "answer": answer,
         }
-        env = {
-            **os.environ,
-            "TMPDIR": scratch,
-            "PYTHONHASHSEED": "0",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "OMP_NUM_THREADS": "1",
-            MOVED: os.pathsep.join((self.root, copied)),
-        }
-        if env.get("PYTHONPATH"):
-            env["PYTHONPATH"] = env["PYTHONPATH"].replace(self.root, copied)
-        bounded = landlock.version() > 0
-        if not bounded:
-            env["HOME"] = scratch
-
-        def limit(reports: str) -> None:
-            limit_memory(self.memory)
-            if bounded:
-                landlock.write_only_below([scratch, reports])
-
-        ended = run(
-            [sys.executable, "-c", _MAIN, json.dumps(request), answer],
-            device="cpu" if cpu or fake else "cuda",
-            cwd=os.path.join(copied, os.path.relpath(os.path.realpath(os.curdir), self.root)),
-            env=env,
-            seconds=left,
-            capture=True,
-            limits=limit,
-        )
+        run = run_program(_MAIN.format(json.dumps(request)), "cpu" if cpu else "cuda", left, devices=1)
+        told = _told(run, answer, when, target)
         strangers = {os.path.realpath(result.path) for result in self.results}
-        for path in sorted(path for said in ended.told for path in said.files):
+        for path in told["files"]:
             if path in strangers:
                 raise Untouchable(f"{path} is imported from where it is, not from the copy")
-        return ended, answer
+        return told, run.device
 
 
-def _fakeable(cannot: str) -> bool:
-    """Is it the layout of torch's objects that devices cannot be simulated for?"""
-    return bool(cannot) and "GPU build" not in cannot
-
-
-def _told(ended: Ended, answer: str, when: str, target: Target) -> dict[str, Any]:
-    if ended.code is None:
+def _told(run: Run, answer: str, when: str, target: Target) -> dict[str, Any]:
+    if run.status == "timeout":
         raise Untouchable(f"{when} importing {target.path} or calling {target.name} took too long")
-    if ended.unchecked:
-        raise Untouchable(f"{when} {ended.unchecked}")
+    if run.status == "unsupported":
+        raise Untouchable(f"{when} {run.error}")
     try:
         with open(answer, encoding="utf-8") as file:
             told: dict[str, Any] = json.load(file)
     except (OSError, ValueError):
-        lines = ended.output.strip().splitlines()
-        tail = f": {lines[-1]}" if lines else ""
-        raise Untouchable(
-            f"{when} the process of {target.path} ended by itself (exit code {ended.code}{tail})"
-        ) from None
+        raise Untouchable(f"{when} the process of {target.path} died: {run.error}") from None
     if told["why"]:
         raise Untouchable(f"{when} {told['why']}" if told.get("dated") else told["why"])
     return told

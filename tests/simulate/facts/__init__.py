@@ -12,8 +12,9 @@ Every `*.txt` of this folder is a theme:
     ~ what simulated devices do instead
     ~~ why, for the table in docs/simulate.md
 
-`% together` at the top of a theme: its facts leave nothing behind, so that many share a process. The names
-that every fact finds are those of `HEAD`. `running.py` runs facts, `record_cuda.py` asks a real GPU.
+`% together` at the top of a theme: its facts leave nothing behind that matters to the others, so that many share a
+process, but for those with `% alone`. The names that every fact finds are those of `HEAD`. `running.py` runs facts,
+`record_cuda.py` asks a real GPU.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ def _marks(text: str) -> Iterator[tuple[str, str]]:
 def _fact(theme: str, part: str, before: str, together: bool, torch: str) -> Fact:
     name, *lines = part.splitlines()
     marks = dict(_marks(part))
+    together = together and "alone" not in marks
     code = [line for line in lines if not line.startswith(("% ", "= ", "=[", "~ ", "~~ "))]
     says = []
     for line in lines:
