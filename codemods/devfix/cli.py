@@ -26,9 +26,8 @@ from devfix.pipeline.signals import exit_code, handled
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run devfix; returns the exit code. What went wrong is on stderr, a line each."""
     if arguments is None:
-        gc.set_threshold(
-            100_000, 20, 20
-        )  # what is imported stays: to visit it again and again takes a tenth of the time
+        # What is imported stays: to visit it again and again takes a tenth of the time.
+        gc.set_threshold(100_000, 20, 20)
         atexit.register(gc.freeze)  # nobody needs a last collection of all that the analysis has left
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
