@@ -470,10 +470,9 @@ def smoke_codemods(ids):
     return tuple(SmokeResult(id, {ok}, "cpu", "numbers differ", "9") for id in ids)
 """
 WITH_SMOKE = """
-import sys, types
-module = types.ModuleType("devfix.smoke")
-exec({source!r}, module.__dict__)
-sys.modules["devfix.smoke"] = module
+import sys
+import devfix.smoke
+exec({source!r}, devfix.smoke.__dict__)
 import stubs
 sys.exit(stubs.stub_cli())
 """

@@ -160,27 +160,6 @@ print(model(torch.ones(1, 4, device=device)).sum().item())
             _RAISES,
         ),
         Example(
-            "A parameter is moved after it was made one",
-            _HEAD
-            + """
-scale = nn.Parameter(torch.ones(3)).to(device)
-optimizer = torch.optim.SGD([scale], lr=0.1)
-scale.sum().backward()
-optimizer.step()
-print(scale.sum().item())
-""",
-            _HEAD
-            + """
-scale = nn.Parameter(torch.ones(3).to(device))
-optimizer = torch.optim.SGD([scale], lr=0.1)
-scale.sum().backward()
-optimizer.step()
-print(scale.sum().item())
-""",
-            "can't optimize a non-leaf Tensor",
-            Safety.UNSAFE,
-        ),
-        Example(
             "A wrapper adds a parameter to a layer that may have been moved",
             _HEAD
             + """

@@ -215,7 +215,7 @@ class _Server:
         torch.set_num_threads(1)
         os.chdir(folder)
         path = os.path.join(folder, "program.py")
-        if self.fake:
+        if self.fake and request.device != "cpu":
             from devfix.simulate.fake import run_fake
 
             report = run_fake(request.source, path, self.count)
