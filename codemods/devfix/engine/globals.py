@@ -34,9 +34,10 @@ def bound_by_callers(frame: Frame, name: str) -> Value | None:
 
 def known_to(caller: Frame, function: Function) -> tuple[object, ...]:
     """How the modules and tensors of the file are that a function names: calls may have changed them."""
-    held = caller.analysis.global_names(function.file)
+    held, running = caller.analysis.global_names(function.file), [caller, *_around(caller)]
+    bound = [one for one in running if one.globals and one.file is function.file]
     known = (
-        (name, bound_by_callers(caller, name) or held.get(name))
+        (name, next((one.state.names.get(name) for one in bound if name in one.globals), held.get(name)))
         for name in function.file.source.names(function.node)
     )
     return tuple(

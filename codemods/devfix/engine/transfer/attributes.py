@@ -29,6 +29,8 @@ from devfix.engine.values import (
     TENSOR,
     TEXT,
     UNKNOWN,
+    USES,
+    Assumption,
     Value,
 )
 
@@ -124,7 +126,10 @@ class Attributes(Calls):
             return A_NUMBER if name in _NUMBERS else base
         whole = base.like if kind == UNKNOWN else None
         if whole is not None and whole.kind == MODULE and name in ("weight", "bias"):
-            return Value(TENSOR, self.where(whole), rank=1, role="parameter", assumed=whole.assumed)
+            used = (
+                {Assumption(USES, self.file.source.code(node.value)[:40])} if whole.ref is not None else set()
+            )
+            return Value(TENSOR, self.where(whole), rank=1, role="parameter", assumed=whole.assumed | used)
         if name == "data" and (kept := self.kept_by_module(base, node.value)) is not None:
             return kept
         if kind == UNKNOWN and base.place.is_named:
