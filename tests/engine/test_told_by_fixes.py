@@ -175,6 +175,13 @@ SILENT = {
             noise = torch.randn(3, generator=torch.Generator(device=device), device=device)
             return DataLoader(data, shuffle=True, generator=generator), noise
     """,
+    "what a dict of a caller has": """
+        def crop(batch):
+            order = torch.randperm(batch["x"].shape[0])
+            for key in ("x", "y"):
+                batch[key] = torch.index_select(batch[key], 0, order)
+            return batch
+    """,
     "MPS where there is one": """
         import argparse
         device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")

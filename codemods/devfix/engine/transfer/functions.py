@@ -130,7 +130,9 @@ class Functions(Containers):
         operands = [
             operand
             for i, (value, at) in enumerate((*values, *keywords.values()))
-            for operand in self.tensors(self.as_tensor(value, surely=i == 0 and form == "same"), at)
+            for operand in self.tensors(
+                self.as_tensor(value, surely=i == 0 and self._has_to_be(value, at, row)), at
+            )
         ]
         operands = [one for one in operands if one[0].kind != MODULE]
         if form == "follow":
@@ -169,6 +171,14 @@ class Functions(Containers):
         if unseen in made.assumed and operands:  # it takes nothing but tensors, wherever these come from
             made = made.but(assumed=made.assumed - {unseen} | {Assumption(LIBRARY_CALL, last)})
         return Value(SEQUENCE, rest=made) if row.many else made
+
+    def _has_to_be(self, value: Value, at: ast.expr, row: Row) -> bool:
+        """Is a first argument a tensor, wherever it is? What a dict of a caller has is on the CPU as often as not."""
+        key, uses = value.place.key, self.uses()
+        if row.form != "same" or (isinstance(key, tuple) and key[0] == "item"):
+            return False
+        names = {one.id for one in ast.walk(at) if isinstance(one, ast.Name)}
+        return uses is None or names.isdisjoint(uses.keyed)
 
     def _made(self, node: ast.Call, row: Row, dotted: str, first: Value, arguments: Arguments) -> Value:
         values, keywords = arguments
