@@ -229,6 +229,19 @@ def test_found(name: str, tmp_path: Path) -> None:
     assert _told(code, tmp_path) == wanted
 
 
+def test_a_parameter_that_goes_to_cuda_by_name_is_told_once(tmp_path: Path) -> None:
+    code = """\
+class Scale(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.size = torch.ones(2, device=device)
+        self.by = nn.Parameter(torch.rand(2)).cuda()
+"""
+    (tmp_path / "main.py").write_text(HEAD + code)
+    found = devfix.check(tmp_path, cache=False).findings
+    assert [one.codemod for one in found if one.line == HEAD.count("\n") + 5] == ["hard-coded-cuda"]
+
+
 @pytest.mark.parametrize("name", SILENT)
 def test_silent(name: str, tmp_path: Path) -> None:
     code, _ = marked(SILENT[name])

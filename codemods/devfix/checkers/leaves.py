@@ -12,17 +12,18 @@ from collections.abc import Iterator
 
 from devfix.checkers.signs import quoted
 from devfix.engine.analysis import Analysis
+from devfix.engine.events import MOVES
 from devfix.engine.files import Function
 from devfix.findings import AppendCall, Finding, Fix, ReplaceText, Safety, Span
 from devfix.models import torch_api
 
 CODEMOD = "reorder-to"
-_MOVES = frozenset({"to", "cuda"})
 
 
 def findings(analysis: Analysis) -> Iterator[Finding]:
+    """One finding for each parameter, or tensor to be learned, that is made on the CPU and moved at once."""
     source, file = analysis.file.source, analysis.file
-    for name in sorted(_MOVES):
+    for name in sorted(MOVES):
         for move in source.calls_by_name.get(name, ()):
             func = move.func
             if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Call):
@@ -31,9 +32,9 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
             is_parameter = file.dotted(made.func) in torch_api.PARAMETERS
             if stored is None or not (is_parameter or _is_learned(made)) or move not in analysis.left_host:
                 continue
-            if not (is_parameter and _is_registered(stored, analysis)) and not _is_optimized(
-                stored, analysis
-            ):
+            # What a module keeps by `.cuda()` is hard-coded-cuda's, which drops the move.
+            kept = is_parameter and name != "cuda" and _is_registered(stored, analysis)
+            if not kept and not _is_optimized(stored, analysis):
                 continue
             kind = "parameter" if is_parameter else "leaf"
             yield Finding(

@@ -107,8 +107,9 @@ def _legacy(analysis: Analysis, call: ast.Call) -> Iterator[Finding]:
 def _is_tensor_class(analysis: Analysis, func: ast.expr) -> bool:
     """Is it a class of tensors, with the constructor of `torch.Tensor`?"""
     made = analysis.file.definition(func)
-    plain = isinstance(made, Class) and not {"__new__", "__init__"} & made.methods.keys()
-    return isinstance(made, Class) and plain and "torch.Tensor" in made.outside
+    if not isinstance(made, Class) or {"__new__", "__init__"} & made.methods.keys():
+        return False
+    return "torch.Tensor" in made.outside
 
 
 def _pinned(analysis: Analysis, call: ast.Call) -> Iterator[Finding]:

@@ -12,7 +12,6 @@ from devfix.engine.values import ANYTHING, DEVICE, MODULE, NONE, TENSOR, UNKNOWN
 if TYPE_CHECKING:
     from devfix.engine.files import Function
     from devfix.engine.frame import Frame
-    from devfix.text.source import Source
 
 _FOLLOWED = frozenset({DEVICE, MODULE, TENSOR})
 
@@ -63,9 +62,10 @@ def hand_back(frame: Frame, left: State) -> bool:
 def keep(frame: Frame, left: State) -> None:
     """What a function binds that nothing in view calls: the file's value, if no other function binds the name."""
     body = frame.analysis.global_state(frame.file)
+    declared = frame.file.source.of_kind(ast.Global)
     for name in sorted(frame.globals):
         known, value = body.names.get(name), left.names.get(name)
-        if value is None or value.kind not in _FOLLOWED or len(_binders(frame.file.source, name)) != 1:
+        if value is None or value.kind not in _FOLLOWED or sum(name in one.names for one in declared) != 1:
             continue
         if known is None or known.kind in (NONE, UNKNOWN):
             body.names[name] = value
@@ -78,12 +78,3 @@ def _around(frame: Frame) -> Iterator[Frame]:
         if one.file is frame.file:
             yield one
         one = one.caller
-
-
-def _binders(source: Source, name: str) -> list[ast.AST | None]:
-    """The functions that declare a name global."""
-    return [
-        source.enclosing(one, ast.FunctionDef, ast.AsyncFunctionDef)
-        for one in source.of_kind(ast.Global)
-        if name in one.names
-    ]

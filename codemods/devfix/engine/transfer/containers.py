@@ -96,12 +96,10 @@ class Containers(Protocols):
             self._indexed(node, base, index)
             many = index.kind == SEQUENCE and not isinstance(node.slice, ast.Tuple)
             whole = many or isinstance(node.slice, ast.Slice) or index.rank == 1
-            rows = bool(base.links) and base.links[-1].name.endswith(
-                ".eye"
-            )  # one index takes no more than one
-            kept = self._keeps_dimensions(node.slice, index) or (
-                rows and not isinstance(node.slice, ast.Tuple)
-            )
+            # Of the rows of an identity matrix, one index leaves a dimension.
+            rows = bool(base.links) and base.links[-1].name.endswith(".eye")
+            rows = rows and not isinstance(node.slice, ast.Tuple)
+            kept = rows or self._keeps_dimensions(node.slice, index)
             role = "item" if index.kind == NUMBER and not whole else ""
             single = 0 if base.role == "flat" and role else None
             return base.but(rank=1 if kept else base.rank if whole else single, role=role)
