@@ -25,6 +25,10 @@ DEVICE_ERRORS = (
     "is on cpu",
     "but got tensor for argument",
     "is not on the expected device",
+    "expected a CUDA device but found cpu",
+    "CPU Scalar support for",
+    "legacy constructor expects device type",
+    "expected TensorOptions(",
 )
 
 

@@ -20,6 +20,19 @@ from torch.utils.data import DataLoader, random_split
 from elsewhere import Net, knn
 """
 FOUND = {
+    "a limit without dimensions, which clamp refuses": """
+        def clip(x: torch.Tensor, device: torch.device):
+            limit = torch.rand(1)[0] * 2  # <
+            return x.to(device).clamp(-limit, limit)
+    """,
+    "a target without dimensions, for losses that refuse it": """
+        def score(model: nn.Module, x: torch.Tensor, device):
+            model = model.to(device)
+            out = model(x.to(device)).mean()
+            first = F.mse_loss(out, torch.tensor(0.5))  # <
+            second = nn.SmoothL1Loss()(out, torch.tensor(0.5))  # <
+            return first + second
+    """,
     "a module that no program in view runs": """
         class Filter(nn.Module):
             def __init__(self, n):
@@ -143,6 +156,12 @@ FOUND = {
     """,
 }
 SILENT = {
+    "a value without dimensions that may stand in": """
+        def floor(x: torch.Tensor, device: torch.device):
+            low = torch.rand(1)[0]
+            y = torch.maximum(x.to(device), low) * low
+            return F.l1_loss(y.mean(), torch.tensor(0.5)) + F.kl_div(y.mean(), torch.tensor(0.5))
+    """,
     "a module that the program runs": """
         class Filter(nn.Module):
             def __init__(self, n):

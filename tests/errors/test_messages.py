@@ -26,6 +26,26 @@ TEXTS = [
     ),
     ("mixed", "RuntimeError: Expected object of backend CUDA but got backend CPU for argument #2 'mat2'"),
     ("mixed", "RuntimeError: expected device cuda:0 but got device cpu"),
+    (
+        "mixed",
+        "RuntimeError: iter.device(arg).is_cuda() INTERNAL ASSERT FAILED at "
+        '"/pytorch/aten/src/ATen/native/cuda/Loops.cuh":109, please report a bug to PyTorch. argument 2: expected a '
+        "CUDA device but found cpu",
+    ),
+    (
+        "mixed",
+        "RuntimeError: CPU Scalar support for self argument is not supported when calling addcmul on CUDA tensors.",
+    ),
+    (
+        "old-constructor",
+        "RuntimeError: legacy constructor expects device type: cpu but device type: cuda was passed",
+    ),
+    (
+        "old-constructor",
+        "TypeError: expected TensorOptions(dtype=float, device=cpu, layout=Strided, requires_grad=false (default), "
+        "pinned_memory=false (default), memory_format=(nullopt)) (got TensorOptions(dtype=float, device=cuda:0, "
+        "layout=Strided, requires_grad=false (default), pinned_memory=false (default), memory_format=(nullopt)))",
+    ),
     ("mixed", "RuntimeError: Placeholder storage has not been allocated on MPS device!"),
     (
         "mixed",

@@ -1,9 +1,10 @@
-"""Write down what a real GPU says to the facts.
+"""Write down what a real GPU says to the facts, and what torch's operators and modules do there with strays.
 
     python tests/simulate/record_cuda.py [--seconds N]
 
-Needs a GPU, a CUDA build of torch and numpy. Writes `recorded/torch-VERSION-GPU.json` beside this file, with
-torch, driver and GPU; commit it. `test_cuda_facts.py` compares the facts with every such file.
+Needs a GPU, a CUDA build of torch, numpy and expecttest. Writes `recorded/torch-VERSION-GPU.json` beside this file,
+with torch, driver and GPU; commit it. `test_cuda_facts.py` compares the facts with every such file, `test_operators.py`
+the operators.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +44,13 @@ def main() -> int:
     driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
     record: dict[str, Any] = {"torch": version, "cuda": cuda, "driver": driver, "gpu": gpu}
     record["outcomes"] = _outcomes(version, count, options.seconds)
+    record["operators"] = _operators()
     options.to.mkdir(exist_ok=True)
     name = re.sub(r"[^\w.]+", "-", f"torch-{version}-{gpu}")
     (options.to / f"{name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    print(f"{len(record['outcomes'])} outcomes written to {name}.json")
+    print(
+        f"{len(record['outcomes'])} outcomes and {len(record['operators'])} operators written to {name}.json"
+    )
     return 0
 
 
@@ -58,6 +63,25 @@ def _outcomes(version: str, devices: int, seconds: float) -> dict[str, str]:
     wanted = [fact for theme in themes() for fact in facts(theme)]
     wanted = [fact for fact in wanted if fact.devices <= devices and fact.available(version)]
     return outcomes(wanted, os.cpu_count() or 1, seconds)
+
+
+def _operators() -> dict[str, str]:
+    # In another process: to import torch's samples spoils CUDA for the forks of this one.
+    source = f"import json, sys\nsys.path[:0] = [{str(HERE)!r}]\nimport operators\n"
+    source += "print(json.dumps([*operators.samples()]))"
+    asked = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    return strays(json.loads(asked.stdout.splitlines()[-1]), os.cpu_count() or 1)
+
+
+def strays(names: Iterable[str], workers: int) -> dict[str, str]:
+    """What operators and modules do with strays on the device that is there; those with one operand are left out."""
+    from facts import Fact
+    from facts.running import outcomes
+
+    code = "import operators\noperators.strays({!r})"
+    facts = [Fact("operators", name, code.format(name), together=True) for name in names]
+    told = outcomes(facts, workers)
+    return {fact.name: told[fact.id] for fact in facts if told[fact.id] != "nothing"}
 
 
 if __name__ == "__main__":

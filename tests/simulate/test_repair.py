@@ -355,10 +355,11 @@ def test_numbers_that_say_nothing_are_not_compared() -> None:
     """Warnings of the CPU alone, progress, clocks, and what two runs of the reference do not share."""
     warned = "/lib/loader.py:759: UserWarning: no accelerator is found\n  super().__init__(1)\nloss 0.5\n"
     assert comparing.printed(f"{warned}1/9\r9/9\n2026-11-26 12:30:01,5 done in 0:02\n") == ["0.5", "9", "9"]
-    runs = comparing.Reference("loss 0.5 in 0.131 s", lambda: "loss 0.5 in 0.118 s")
-    assert runs.agrees("loss 0.5 in 0.131 s") and not runs.left_out
-    assert runs.agrees("loss 0.5 in 0.7 s") and runs.left_out == 1
-    assert not runs.agrees("loss 0.6 in 0.131 s") and not runs.agrees("loss 0.5")
+    assert comparing.printed("2 epochs in 0.131 s, 12.5ms each, 80.1it/s, 3 steps") == ["2", "3"]
+    runs = comparing.Reference("loss 0.5 took 0.00131", lambda: "loss 0.5 took 0.00118")
+    assert runs.agrees("loss 0.5 took 0.00131") and not runs.left_out
+    assert runs.agrees("loss 0.5 took 0.7") and runs.left_out == 1
+    assert not runs.agrees("loss 0.6 took 0.00131") and not runs.agrees("loss 0.5")
     assert not comparing.Reference("0.131", lambda: "0.118").agrees("0.7")  # nothing would be left
 
 

@@ -60,9 +60,18 @@ KINDS = (
         r"input\(device='\w.{0,99}'\) and weight\(device=|"
         r"expected device \S+ but got device|"
         r"arguments are located on different GPUs|"
+        r"expected a CUDA device but found cpu|CPU Scalar support for \w+ argument is not supported|"
+        r"tensors should have same device type|"
         r"expected \w+ and \w+ to be on the same device",
         "tensors on different devices met in one operation",
         (*_MEET, "hand-on-device", "list-in-modules", "map-location", "one-device", "restore-after-move"),
+    ),
+    Kind(
+        "old-constructor",
+        r"legacy constructor expects device type|expected TensorOptions\(.{0,400}device=.{0,400}\(got TensorOptions\(",
+        "torch.Tensor, torch.FloatTensor, .new and their like make tensors on their own device only, and take neither "
+        "`device=` of another one nor a tensor that is there: use torch.tensor, torch.as_tensor or .to",
+        ("place-factory",),
     ),
     Kind(
         "autocast",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import cached_property
 
 from devfix.smoke import numbers, same_number
 
-_CLOCK = re.compile(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b")
+_CLOCK = re.compile(
+    r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b|"
+    r"\b\d+(?:\.\d+)?(?:e-\d+)? ?(?:(?:[mnuµ]?s|secs?|seconds)\b|it/s\b|s/it\b)"
+)
+_NOISE = 1e-6  # two runs on the CPU may differ by so much in what is computed, by the order of its sums
 _WARNING = re.compile(r":\d{1,9}: \w{0,99}Warning: ")
 
 
@@ -37,7 +42,7 @@ class Reference:
         if len(second) != len(self.numbers):
             return frozenset()
         pairs = enumerate(zip(self.numbers, second, strict=True))
-        return frozenset(number for number, (one, other) in pairs if not same_number(one, other))
+        return frozenset(number for number, (one, other) in pairs if not _repeats(one, other))
 
     @property
     def left_out(self) -> int:
@@ -52,3 +57,7 @@ class Reference:
         pairs = enumerate(zip(self.numbers, found, strict=True))
         others = {number for number, (one, other) in pairs if not same_number(one, other)}
         return not others or (others <= self.varying and len(self.varying) < len(self.numbers))
+
+
+def _repeats(one: str, other: str) -> bool:
+    return one == other or math.isclose(float(one), float(other), rel_tol=_NOISE)

@@ -130,6 +130,61 @@ def _masked_fill(bound: Mapping[str, Any]) -> None:
         raise RuntimeError("masked_fill_: Expected inputs to be on same device")
 
 
+def _checks_numbers(
+    names: tuple[str, ...], refusal: Callable[[Mapping[str, Any], int], str]
+) -> Callable[[Mapping[str, Any]], None]:
+    """TensorIterator's rule, and what a kernel says of an argument, by its number, that is a scalar of the CPU."""
+
+    def check(bound: Mapping[str, Any]) -> None:
+        check_iterator(
+            [*tensors(bound.get("out"))], [one for value in bound.values() for one in tensors(value)]
+        )
+        for number, name in enumerate(names):
+            if bound[name].is_cpu:
+                raise RuntimeError(refusal(bound, number))
+
+    return check
+
+
+def _asserts_device(bound: Mapping[str, Any], number: int) -> str:
+    """gpu_kernel (Loops.cuh), which takes no scalars of the CPU."""
+    return (
+        'iter.device(arg).is_cuda() INTERNAL ASSERT FAILED at "/pytorch/aten/src/ATen/native/cuda/Loops.cuh":109, '
+        f"please report a bug to PyTorch. argument {number + 1}: expected a CUDA device but found cpu"
+    )
+
+
+def _addcmul(bound: Mapping[str, Any], number: int) -> str:
+    """addcmul_cuda_kernel (PointwiseOpsKernel.cu)."""
+    swap = (
+        " However, CPU Scalar support for tensor2 is supported, please swap your tensor1 and tensor2 terms."
+    )
+    name = ("self", "tensor1")[number]
+    return (
+        f"CPU Scalar support for {name} argument is not supported when calling addcmul on CUDA tensors."
+        + swap * number
+    )
+
+
+def _one_of_each(bound: Mapping[str, Any], number: int) -> str:
+    """mse_loss, as an H200 with torch 2.11 said it."""
+    found = f"{bound['self'].device} and {bound['target'].device}"
+    return f"Expected all tensors to be on the same device, but found at least two devices, {found}!"
+
+
+def _binary_cross_entropy(bound: Mapping[str, Any]) -> None:
+    """binary_cross_entropy_cuda (Loss.cu): an iterator without scalars, whose output is where the input is."""
+    operands = [one for value in bound.values() for one in tensors(value)]
+    weight = bound.get("weight")
+    if (
+        isinstance(weight, Tensor)
+        and not weight.is_cpu
+        and all(one.is_cpu for one in operands if one is not weight)
+    ):
+        raise RuntimeError(_asserts_device(bound, -1))
+    check_iterator(operands, [])
+
+
 # Operations whose CUDA kernels check by themselves, by name or by name.overload.
 OWN_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "masked_fill_": _masked_fill,
@@ -138,4 +193,12 @@ OWN_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "_local_scalar_dense": _nothing,
     "index.Tensor_out": _nothing,  # the meta function of index.Tensor has already checked
     "record_stream": _nothing,
+}
+# Of CUDA alone: kernels that take no scalar of the CPU, by name.
+CUDA_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
+    "lerp": _checks_numbers(("self", "end"), _asserts_device),
+    "addcmul": _checks_numbers(("self", "tensor1"), _addcmul),
+    "smooth_l1_loss": _checks_numbers(("self", "target"), _asserts_device),
+    "mse_loss": _checks_numbers(("self", "target"), _one_of_each),
+    "binary_cross_entropy": _binary_cross_entropy,
 }

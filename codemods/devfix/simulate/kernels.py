@@ -16,6 +16,7 @@ import torch
 from devfix.simulate import determinism, dtypes
 from devfix.simulate.alias import adopt, all_to_cuda, cpu_alias
 from devfix.simulate.device_checks import (
+    CUDA_CHECKS,
     OWN_CHECKS,
     check_generator,
     check_iterator,
@@ -185,6 +186,8 @@ class _Kernel:
         self.method = method or function.method
         self.device_check = function.device_check
         self.own_check = OWN_CHECKS.get(self.name) or OWN_CHECKS.get(full.removeprefix("aten::"))
+        if machine.kind == "cuda" and self.own_check is None:
+            self.own_check = CUDA_CHECKS.get(self.name)
         # One C++ function serves CPU and CUDA.
         self.shared = (
             not function.device_check

@@ -43,11 +43,13 @@ class _TensorType(type):
 
 
 def _new(cls: Any, *arguments: Any, **named: Any) -> Any:
-    if len(arguments) == 1 and not isinstance(arguments[0], int):
-        if isinstance(arguments[0], torch.Size):
-            return torch.empty(arguments[0], dtype=cls.dtype, device="cuda")
-        return torch.tensor(arguments[0], dtype=cls.dtype, device="cuda")
-    return torch.empty(arguments or (0,), dtype=cls.dtype, device="cuda")
+    return torch.empty(0, dtype=cls.dtype, device="cuda").new(*arguments, **named)
+
+
+def _new_sparse(cls: Any, *arguments: Any, **named: Any) -> Any:
+    if len(arguments) > 1 and isinstance(arguments[0], torch.Tensor):  # indices and values say where it is
+        return torch.sparse_coo_tensor(*arguments, **named)
+    return torch.zeros(arguments, dtype=cls.dtype, device="cuda", layout=torch.sparse_coo)
 
 
 def install() -> None:
@@ -61,6 +63,8 @@ def _install_legacy() -> None:
     for name, dtype in _LEGACY.items():
         members = {"__new__": _new, "dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"}
         setattr(torch.cuda, name, _TensorType(name, (), members))
+        members = {"__new__": _new_sparse, "dtype": dtype, "__module__": "torch.cuda.sparse"}
+        setattr(torch.cuda.sparse, name, type(name, (), members))
     _install_conversions()
 
 

@@ -33,6 +33,7 @@ from devfix.engine.values import (
     Value,
     weak,
 )
+from devfix.models.loader import public
 
 
 class ModuleRuns(Builtins):
@@ -87,7 +88,9 @@ class ModuleRuns(Builtins):
             first = operands[0][0] if operands else Value(TENSOR)
             return first.but(kind=TENSOR, role="") if len(operands) < 2 else Value(TENSOR, self.where(first))
         if module.role == "loss":
-            made = self.together(node, operands, name) if operands else Value(TENSOR)
+            row = self.analysis.models.rows.get(public(self.class_of(module)))
+            strict = row is not None and row.strict
+            made = self.together(node, operands, name, strict=strict) if operands else Value(TENSOR)
             return made.but(rank=0 if module.rank == 0 else made.rank, role="")
         if place.kind == "unknown" and not operands:
             return Value(BATCH)
