@@ -504,6 +504,12 @@ def test_legacy_constructor_of_an_unknown_thing_has_no_fix() -> None:
     assert finding.fix is None
 
 
+@pytest.mark.parametrize(("functions", "more", "count"), [(4, "", 4), (5, "", 0), (5, PORTABLE, 5)])
+def test_a_file_that_goes_to_cuda_throughout_is_written_for_it(functions: int, more: str, count: int) -> None:
+    text = HEAD + more + "".join(f"def f{i}(x):\n    return load(x).cuda()\n" for i in range(functions))
+    assert len(findings(RULE, text)) == count
+
+
 def test_comments_keep_a_condition() -> None:
     text = (
         HEAD

@@ -69,6 +69,7 @@ _RAISING = frozenset(
 _OLD = re.compile(r"\btorch\.utils\.ffi\b|^[^\S\n]*(?:from|import)\s+[\w.]*\b_ext\b", re.MULTILINE)
 _ACCELERATOR = re.compile(r"cuda(?::(?P<number>\d+))?$|(?P<mps>mps)(?::0)?$")
 _CURRENT = "torch.cuda.current_device"
+_MANY = 5  # places that name CUDA, in a file that asks for no device anywhere
 _ALONE = "goes to the current GPU, wherever the caller's tensors are, and raises without CUDA; no other device is known"
 
 
@@ -305,6 +306,8 @@ def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
     """Places that no device is known for (`left`, and the current GPU's number), where there may be no CUDA."""
     source = program.source
     yield from _only_choice(program, left)
+    if len(left) >= _MANY and not program.is_agnostic:
+        return  # the file is written for CUDA
     asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
     for place in (*(one.node for one in left), *(node for node in asked if not _is_chosen(source, node))):
         if program.may_lack_cuda(place):
