@@ -20,6 +20,12 @@ from torch.utils.data import DataLoader, random_split
 from elsewhere import Net, knn
 """
 FOUND = {
+    "an old constructor, which takes tensors of the CPU only": """
+        def padding(x: torch.Tensor, device: torch.device):
+            x = x.to(device)
+            mask = torch.BoolTensor(x == 0)  # <
+            return torch.Tensor(x)[mask]
+    """,
     "a limit without dimensions, which clamp refuses": """
         def clip(x: torch.Tensor, device: torch.device):
             limit = torch.rand(1)[0] * 2  # <

@@ -48,7 +48,7 @@ from devfix.text.source import Source
 _LENGTHS = "lengths-on-cpu"
 _NUMPY = "numpy-of-device"
 # Functions of these that take a tensor fail at once; others may hand it on, or refuse it on the CPU as well.
-_CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.")
+_CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.", "torch.")
 _DOUBTS = frozenset({LIBRARY_CALL, NAME, USES})
 
 

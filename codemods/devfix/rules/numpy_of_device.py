@@ -19,8 +19,9 @@ class NumpyOfDevice(Codemod):
     ## What it does
     Inserts `.cpu()` where a tensor that was moved to a device, or is the output of a module that was, is
     used in `x.numpy()`, `np.f(x)` for functions that certainly convert it to an array, `plt.plot(x)`,
-    `sklearn.metrics.f(x)`, `TSNE().fit_transform(x)`, `torchaudio.save(path, x, rate)` and the like.
-    A list of such tensors, filled by `append` or written in place, is copied element by element.
+    `sklearn.metrics.f(x)`, `TSNE().fit_transform(x)`, `torchaudio.save(path, x, rate)` and the like, and in
+    `torch.BoolTensor(x)` and the other old constructors, which take tensors on the CPU only. A list of such
+    tensors, filled by `append` or written in place, is copied element by element.
 
     ## Why is this bad?
     numpy accepts only tensors on the CPU: "can't convert cuda:0 device type tensor to numpy. Use
@@ -53,6 +54,7 @@ class NumpyOfDevice(Codemod):
             "pandas",
             "imageio",
             "write_",
+            "Tensor(",
         ),
         ("torch",),
         (".to(", ".cuda(", "device", ".cpu()", "def forward("),

@@ -197,7 +197,9 @@ OWN_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
 # Of CUDA alone: kernels that take no scalar of the CPU, by name.
 CUDA_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "lerp": _checks_numbers(("self", "end"), _asserts_device),
+    "lerp_": _checks_numbers(("self", "end"), _asserts_device),
     "addcmul": _checks_numbers(("self", "tensor1"), _addcmul),
+    "addcmul_": _checks_numbers(("self", "tensor1"), _addcmul),
     "smooth_l1_loss": _checks_numbers(("self", "target"), _asserts_device),
     "mse_loss": _checks_numbers(("self", "target"), _one_of_each),
     "binary_cross_entropy": _binary_cross_entropy,

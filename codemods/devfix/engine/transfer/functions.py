@@ -233,7 +233,8 @@ class Functions(Containers):
         if form == "legacy" and last == "Tensor" and first.kind in (TENSOR, BATCH) and len(values) == 1:
             return first if first.kind == TENSOR else Value(TENSOR)
         if form == "legacy" and first.kind in (TENSOR, BATCH):
-            return Value(TENSOR)  # what is on a device raises
+            self.read_as_array(node, first, values[0][1], dotted)  # what is on a device raises
+            return Value(TENSOR)
         place = self.default if self.analysis.default_is_known else NOWHERE
         if form in ("legacy", "array"):
             place = AT_DEFAULT if last != "Tensor" or self.analysis.type_is_known else NOWHERE
