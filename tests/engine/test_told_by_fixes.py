@@ -20,6 +20,15 @@ from torch.utils.data import DataLoader, random_split
 from elsewhere import Net, knn
 """
 FOUND = {
+    "what is computed from parameters without gradients": """
+        import numpy as np
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = nn.Linear(2, 2).to(device)
+        def norms():
+            with torch.no_grad():
+                total = np.sqrt(sum([torch.norm(p) ** 2 for p in model.parameters()]))  # <
+            return total, [p.detach().numpy() for p in model.parameters()]  # <
+    """,
     "an old constructor, which takes tensors of the CPU only": """
         def padding(x: torch.Tensor, device: torch.device):
             x = x.to(device)
@@ -162,6 +171,15 @@ FOUND = {
     """,
 }
 SILENT = {
+    "what is computed from parameters, which numpy refuses on the CPU, too": """
+        import numpy as np
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = nn.Linear(2, 2).to(device)
+        def norms():
+            total = np.sqrt(sum([torch.norm(p) ** 2 for p in model.parameters()]))
+            each = [torch.norm(p) for p in model.parameters()]
+            return total, np.array(each), model.weight.numpy(), [p.numpy() for p in model.parameters()]
+    """,
     "a value without dimensions that may stand in": """
         def floor(x: torch.Tensor, device: torch.device):
             low = torch.rand(1)[0]

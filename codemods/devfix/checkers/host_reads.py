@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 
 from devfix.checkers.signs import (
@@ -49,6 +50,9 @@ _LENGTHS = "lengths-on-cpu"
 _NUMPY = "numpy-of-device"
 # Functions of these that take a tensor fail at once; others may hand it on, or refuse it on the CPU as well.
 _CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.", "torch.")
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_OF_PARAMETERS = re.compile(r"\.(?:named_)?parameters\(|\.(?:weight|bias)\b")
+_DETACHED = re.compile(r"\.(?:detach|data|grad|buffers|state_dict|requires_grad\w*)\b")
 _DOUBTS = frozenset({LIBRARY_CALL, NAME, USES})
 
 
@@ -89,6 +93,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     run = read.value.kind != TENSOR and isinstance(read.value_node, ast.Call)
     if run and not is_without_gradients(source, read.value_node):
         return "the result of a layer requires grad, so this raises on the CPU as well"
+    if (read.is_array_function or read.operation == "numpy") and _needs_gradients(read, source):
+        return "a parameter requires grad, so this raises on the CPU as well"
     if read.many and _holds_graphs(read, source):
         return "a loss requires grad, so this raises on the CPU as well"
     if read.place.kind == VAR and isinstance(read.place.key, tuple) and read.place.key[0] == TENSOR:
@@ -133,6 +139,23 @@ def _holds_graphs(read: HostRead, source: Source) -> bool:
         for one, func in calls
         if one.args
     )
+
+
+def _needs_gradients(read: HostRead, source: Source) -> bool:
+    """Is it a parameter of a module, or computed from parameters, and attached to their graph?"""
+    node, nodes = read.value_node, read.function.nodes if read.function is not None else ()
+    told = [node]
+    if isinstance(node, ast.Name):
+        loops = [one for one in source.ancestors(node) if isinstance(one, _COMPREHENSIONS)]
+        each = [one for loop in loops for one in loop.generators]
+        each += [one for one in nodes if isinstance(one, (ast.For, ast.AsyncFor))]
+        told += [one.iter for one in each if _reads(one.target, {node.id})]
+        assigned = (one for one in nodes if isinstance(one, ast.Assign))
+        told += [one.value for one in assigned if any(_is_name(target, node.id) for target in one.targets)]
+    text = " ".join(map(source.code, told))
+    if not _OF_PARAMETERS.search(text) or _DETACHED.search(text):
+        return False
+    return not is_without_gradients(source, node)
 
 
 def _called(read: HostRead) -> set[str]:
