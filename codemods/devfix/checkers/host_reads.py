@@ -147,9 +147,8 @@ def _needs_gradients(read: HostRead, source: Source) -> bool:
     told = [node]
     if isinstance(node, ast.Name):
         loops = [one for one in source.ancestors(node) if isinstance(one, _COMPREHENSIONS)]
-        each = [one for loop in loops for one in loop.generators]
-        each += [one for one in nodes if isinstance(one, (ast.For, ast.AsyncFor))]
-        told += [one.iter for one in each if _reads(one.target, {node.id})]
+        told += [one.iter for loop in loops for one in loop.generators if _reads(one.target, {node.id})]
+        told += [one.iter for one in nodes if isinstance(one, ast.For) and _reads(one.target, {node.id})]
         assigned = (one for one in nodes if isinstance(one, ast.Assign))
         told += [one.value for one in assigned if any(_is_name(target, node.id) for target in one.targets)]
     text = " ".join(map(source.code, told))
