@@ -49,7 +49,7 @@ from devfix.text.source import Source
 _LENGTHS = "lengths-on-cpu"
 _NUMPY = "numpy-of-device"
 # Functions of these that take a tensor fail at once; others may hand it on, or refuse it on the CPU as well.
-_CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.", "torch.")
+_CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OF_PARAMETERS = re.compile(r"\.(?:named_)?parameters\(|\.(?:weight|bias)\b")
 _DETACHED = re.compile(r"\.(?:detach|data|grad|buffers|state_dict|requires_grad\w*)\b")
@@ -325,6 +325,8 @@ def _unproven(read: HostRead, source: Source) -> str:
     other = given and (read.function is None or (isinstance(key, tuple) and key[1] != id(read.function.node)))
     if other or read.place.kind == OF:
         return "this can be an accelerator"  # another function was told the device, or made the value
+    if read.operation.startswith("torch."):
+        return "what it makes belongs on the CPU"
     if read.is_array_function and not read.operation.startswith(_CERTAIN):
         return f"`{_reader(read, source)}` does not copy it there itself"
     beside = next((one.subject for one in read.assumed if one.kind == BESIDE), "")
