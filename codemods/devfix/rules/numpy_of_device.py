@@ -29,11 +29,12 @@ class NumpyOfDevice(Codemod):
     (https://pytorch.org/docs/stable/generated/torch.Tensor.numpy.html).
 
     ## Fix safety
-    Safe where the tensor is certainly on the device: on the CPU `.cpu()` returns the tensor itself, so the
-    array still shares its memory. Unsafe where another function moved it to a device that it was given,
-    which may be the CPU; where a method of a model, or a function out of sight, computed it from tensors on
-    a device; for what a layer computes or is given in `forward`, and what the module itself makes there; and for
-    what a module, or a function that names devices, computes from a parameter.
+    Safe where the tensor is certainly on the device: on the CPU `.cpu()` returns the tensor itself, so
+    the array still shares its memory. Unsafe in old constructors, whose result stays on the CPU; where
+    another function moved it to a device that it was given, which may be the CPU; where a method of a
+    model, or a function out of sight, computed it from tensors on a device; for what a layer computes or
+    is given in `forward`, and what the module itself makes there; and for what a module, or a function
+    that names devices, computes from a parameter.
 
     It leaves alone functions of numpy that pass the work on to the tensor or only index it
     (`take_along_axis`): they return a tensor, or fail on the CPU too. It also leaves alone a tensor that is
