@@ -1080,13 +1080,19 @@ def test_the_base_of_a_data_set_may_move_what_it_gives(moved: str, told: bool) -
 
 
 @pytest.mark.parametrize(
-    ("given", "safe"),
-    [("torch.linspace(0, 1, 9)", True), ("z, torch.linspace(0, 1, 9)", False), ("z, t=torch.ones(9)", False)],
+    ("made", "given", "safe"),
+    [
+        ("build(2).to(device)", "torch.linspace(0, 1, 9)", True),
+        ("build(2).to(device)", "z, torch.linspace(0, 1, 9)", False),
+        ("build(2).to(device)", "z, t=torch.ones(9)", False),
+        ("nn.ModuleList(build(2)).to(device)[0]", "z, t=torch.ones(9)", False),
+        ("nn.LSTM(2, 3).to(device)", "z, (torch.zeros(1, 3), z)", True),
+    ],
 )
-def test_a_module_out_of_sight_may_move_what_else_it_is_given(given: str, safe: bool) -> None:
-    text = "from flows import build\nz = torch.randn(4, 2).to(device)\nnet = build(2).to(device)\n"
-    found = devfix.check(source=HEAD + CHOSEN + text + f"print(net({given}))\n", settings=False).findings
-    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("move-inputs", safe)]
+def test_a_module_out_of_sight_may_move_what_else_it_is_given(made: str, given: str, safe: bool) -> None:
+    text = f"from flows import build\nz = torch.randn(4, 2).to(device)\nnet = {made}\nprint(net({given}))\n"
+    found = devfix.check(source=HEAD + CHOSEN + text, settings=False).findings
+    assert [one.safety is Safety.SAFE for one in found] == [safe]
 
 
 SCORED = """

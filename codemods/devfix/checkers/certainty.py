@@ -344,7 +344,8 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
     if mismatch.assumed - {Assumption(LIBRARY_CALL)} or (analysis.has_open_loaders and _is_of_caller(made)):
         return False
     anchor = mismatch.anchor
-    of_class = anchor.bound is not None or any(one.kind == MAKE for one in anchor.links[:1])
+    made_by = next((one.name for one in anchor.links[:1] if one.kind == MAKE), "")
+    of_class = anchor.bound is not None or (made_by and models().layer(made_by) != "container")
     if anchor.kind == MODULE and not (of_class and not mismatch.assumed) and not is_for_it(mismatch):
         return False
     seen = not mismatch.assumed and (anchor.kind != MODULE or bool(anchor.links or anchor.bound))
