@@ -1117,3 +1117,35 @@ def score(loader):
 def test_a_copy_of_one_of_two_lists_is_half_a_cure(other: str, told: list[bool]) -> None:
     found = devfix.check(source=HEAD + CHOSEN + SCORED.replace("OTHER", other), settings=False).findings
     assert [one.safety is Safety.SAFE for one in found if one.codemod == "numpy-of-device"] == told
+
+
+QUANTISED = """
+class Quantiser(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.randn(3, 5)
+    def forward(self, x):
+        return x @ self.table
+"""
+KEEPER = """
+from quantiser import Quantiser
+class Keeper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = {}
+        for key in range(3):
+            KEPT
+if __name__ == "__main__":
+    Keeper().to("cuda" if torch.cuda.is_available() else "cpu")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "safe"), [("self.parts[key] = Quantiser()", False), ("self.part = Quantiser()", True)]
+)
+def test_no_move_reaches_what_only_plain_dicts_have(kept: str, safe: bool, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "keeper.py").write_text(HEAD + KEEPER.replace("KEPT", kept))
+    (tmp_path / "quantiser.py").write_text(HEAD + QUANTISED)
+    found = devfix.check(tmp_path / "quantiser.py", settings=False, cache=False).findings
+    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("register-buffer", safe)]
