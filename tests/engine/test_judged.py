@@ -1054,3 +1054,98 @@ class Trainer(Base):
 @pytest.mark.parametrize(("called", "told"), [("self.prepare()", False), ("pass", True)])
 def test_what_a_base_calls_has_run(called: str, told: bool) -> None:
     assert ("module-never-moved" in codemods(PREPARED.replace("CALLED", called))) is told
+
+
+FED = """
+from torch.utils.data import DataLoader, Dataset
+class Signals(Dataset):
+    def __init__(self, dev):
+        self.dev = dev
+    def __getitem__(self, i):
+        return torch.ones(3)MOVED
+    def __len__(self):
+        return 4
+class Pairs(Signals):
+    def __getitem__(self, i):
+        return super().__getitem__(i), super().__getitem__(0)
+net = nn.Linear(3, 1).to(device)
+for one, other in DataLoader(Pairs(device), batch_size=2):
+    print(net(one) + net(other))
+"""
+
+
+@pytest.mark.parametrize(("moved", "told"), [(".to(self.dev)", False), ("", True)])
+def test_the_base_of_a_data_set_may_move_what_it_gives(moved: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(HEAD + CHOSEN + FED.replace("MOVED", moved))) is told
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "safe"),
+    [
+        ("build(2).to(device)", "torch.linspace(0, 1, 9)", True),
+        ("build(2).to(device)", "z, torch.linspace(0, 1, 9)", False),
+        ("build(2).to(device)", "z, t=torch.ones(9)", False),
+        ("nn.ModuleList(build(2)).to(device)[0]", "z, t=torch.ones(9)", False),
+        ("nn.LSTM(2, 3).to(device)", "z, (torch.zeros(1, 3), z)", True),
+    ],
+)
+def test_a_module_out_of_sight_may_move_what_else_it_is_given(made: str, given: str, safe: bool) -> None:
+    text = f"from flows import build\nz = torch.randn(4, 2).to(device)\nnet = {made}\nprint(net({given}))\n"
+    found = devfix.check(source=HEAD + CHOSEN + text, settings=False).findings
+    assert [one.safety is Safety.SAFE for one in found] == [safe]
+
+
+SCORED = """
+import numpy as np
+from sklearn.metrics import confusion_matrix
+model = nn.Linear(3, 2).to(device)
+def score(loader):
+    wanted, said = [], []
+    with torch.no_grad():
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            _, one = model(x).max(1)
+            wanted.append(OTHER)
+            said.append(one)
+    return confusion_matrix(np.concatenate(wanted), np.concatenate(said))
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "told"), [("y", [False, False]), ("one", [True, True]), ("y.cpu()", [True])]
+)
+def test_a_copy_of_one_of_two_lists_is_half_a_cure(other: str, told: list[bool]) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + SCORED.replace("OTHER", other), settings=False).findings
+    assert [one.safety is Safety.SAFE for one in found if one.codemod == "numpy-of-device"] == told
+
+
+QUANTISED = """
+class Quantiser(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.randn(3, 5)
+    def forward(self, x):
+        return x @ self.table
+"""
+KEEPER = """
+from quantiser import Quantiser
+class Keeper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = {}
+        for key in range(3):
+            KEPT
+if __name__ == "__main__":
+    Keeper().to("cuda" if torch.cuda.is_available() else "cpu")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "safe"), [("self.parts[key] = Quantiser()", False), ("self.part = Quantiser()", True)]
+)
+def test_no_move_reaches_what_only_plain_dicts_have(kept: str, safe: bool, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "keeper.py").write_text(HEAD + KEEPER.replace("KEPT", kept))
+    (tmp_path / "quantiser.py").write_text(HEAD + QUANTISED)
+    found = devfix.check(tmp_path / "quantiser.py", settings=False, cache=False).findings
+    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("register-buffer", safe)]

@@ -344,6 +344,10 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
     if mismatch.assumed - {Assumption(LIBRARY_CALL)} or (analysis.has_open_loaders and _is_of_caller(made)):
         return False
     anchor = mismatch.anchor
+    made_by = next((one.name for one in anchor.links[:1] if one.kind == MAKE), "")
+    of_class = anchor.bound is not None or (made_by and models().layer(made_by) != "container")
+    if anchor.kind == MODULE and not (of_class and not mismatch.assumed) and not is_for_it(mismatch):
+        return False
     seen = not mismatch.assumed and (anchor.kind != MODULE or bool(anchor.links or anchor.bound))
     return seen or (anchor.kind == MODULE and _is_fed(mismatch, row, analysis))
 
@@ -357,6 +361,13 @@ def _is_of_caller(made: Link) -> bool:
         return False
     names = {one.id for one in ast.walk(loop.iter) if isinstance(one, ast.Name)}
     return any(one.arg in names for one in function.parameters)
+
+
+def is_for_it(mismatch: Mismatch) -> bool:
+    """Is it a batch, or the first argument? What else a module out of sight gets, such as times, it may move itself."""
+    call = mismatch.node
+    first = isinstance(call, ast.Call) and mismatch.stray_node in call.args[:1]
+    return first or mismatch.stray.links[0].kind == LOAD
 
 
 def _is_fed(mismatch: Mismatch, row: Row | None, analysis: Analysis) -> bool:

@@ -311,7 +311,7 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
         return Finding(codemod, source.span(node), message, None, related)
     span = source.span(node)
-    unless = _unproven(read, source)
+    unless = _unproven(read, source) or _unproven_beside(read, analysis)
     message += f". The fix assumes that {unless}" if unless else ""
     edit: Edit = WrapExpression(span, "[t.cpu() for t in ", "]") if read.many else AppendCall(span, ".cpu()")
     fix = Fix(f"copy {told} to the CPU", (edit,), Safety.UNSAFE if unless else Safety.SAFE)
@@ -333,6 +333,17 @@ def _unproven(read: HostRead, source: Source) -> str:
     if beside:
         return f"`{beside}` is there as well"
     return "" if read.value.kind == TENSOR and not read.assumed else "it is a tensor, as its uses suggest"
+
+
+def _unproven_beside(read: HostRead, analysis: Analysis) -> str:
+    """Another value that the same statement reads: if that stays where it may be, this still raises."""
+    source = analysis.file.source
+    statement = source.statement(read.value_node)
+    for other in analysis.host_reads:
+        apart = other.file is read.file and other.value_node is not read.value_node
+        if apart and source.statement(other.value_node) is statement and _unproven(other, source):
+            return f"{quoted(source, other.value_node)} is copied as well"
+    return ""
 
 
 def _reader(read: HostRead, source: Source) -> str:

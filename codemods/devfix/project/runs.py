@@ -138,11 +138,15 @@ class Runs:
         return goes_to_cuda([one for one in blocks if not own or name not in (one.name, one.owner)], ())
 
     def moved(self, path: str, text: str, name: str) -> bool | None:
-        """Does a file that gets to something of a file move anything at all? None: not known."""
+        """Does a file that gets to something of a file move anything at all? None: not known.
+
+        No move reaches a module that is only made for plain dicts.
+        """
         facts = self.project.facts
         if facts.chooses() is None or facts.is_library(path):
             return None
-        return any(_moves(code) for _, code in self._ways(path, text, name, lambda _: False))
+        codes = [code for _, code in self._ways(path, text, name, lambda _: False)]
+        return any(map(_moves, codes)) and not _only_in_dicts(codes, name.encode())
 
     def _ways(
         self, path: str, text: str, name: str, blocked: Callable[[bytes], bool]
@@ -243,3 +247,13 @@ def _mention(code: bytes, names: set[bytes], stem: bytes) -> bool:
     if not names.isdisjoint(_WORD.findall(code)):
         return True
     return _asks(_asked(code), stem)
+
+
+def _only_in_dicts(codes: list[bytes], name: bytes) -> bool:
+    """Is all that calls a class `{"key": Net()}` or `nets[key] = Net()`, and nowhere a ModuleDict?"""
+    if not name or any(b"ModuleDict" in code for code in codes):
+        return False
+    call = rb"\b" + re.escape(name) + rb"\("
+    entry = rb"(?:[\"']\s*:|\]\s*=)\s*(?:\w+\.)*" + call
+    calls = sum(len(re.findall(rb"(?<!class )" + call, code)) for code in codes)
+    return 0 < calls == sum(len(re.findall(entry, code)) for code in codes)

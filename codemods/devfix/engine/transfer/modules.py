@@ -196,7 +196,7 @@ class Modules(Holders):
                 and isinstance(value.bound, Value)
                 and isinstance(value.bound.ref, Class)
             ):
-                code = value.bound.ref.file.source.code(value.bound.ref.node)
+                code = "\n".join(one.file.source.code(one.node) for one in value.bound.ref.lineage)
             elif isinstance(at, ast.Lambda) or "dataset" not in keywords:
                 code = self.file.source.code(at)
             if any(word in code for word in _MOVES_DATA):

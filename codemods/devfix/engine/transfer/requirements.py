@@ -240,10 +240,7 @@ class Requirements(Frame):
 
     def read_as_array(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """A function makes an array of a tensor, or of a list of tensors."""
-        if value.kind == BATCH and value.is_moved:  # containers are no arrays
-            value = value.but(
-                kind=TENSOR, assumed=value.assumed | {Assumption(USES, self.file.source.code(at))}
-            )
+        value = self._no_container(value, at)
         if value.kind == MAPPING and isinstance(at, ast.Dict) and operation.startswith("pandas."):  # columns
             for key, column in zip(at.keys, at.values, strict=True):
                 known = (value.fields or {}).get(key.value) if isinstance(key, ast.Constant) else None
@@ -255,9 +252,15 @@ class Requirements(Frame):
         elif isinstance(at, (ast.List, ast.Tuple)) and value.items and len(value.items) == len(at.elts):
             for one, element_node in zip(value.items, at.elts, strict=True):
                 self.read_as_array(node, one, element_node, operation)
-        elif (inside := element(value)) is not None and inside.kind == TENSOR:
+        elif (inside := element(value)) and (inside := self._no_container(inside, at)).kind == TENSOR:
             each = at.elt if isinstance(at, ast.ListComp) else at
             self.on_host(node, inside, each, operation, many=each is at)
+
+    def _no_container(self, value: Value, at: ast.AST) -> Value:
+        """What was moved and is read as an array is a tensor, as this use says."""
+        if value.kind != BATCH or not value.is_moved:
+            return value
+        return value.but(kind=TENSOR, assumed=value.assumed | {Assumption(USES, self.file.source.code(at))})
 
     def on_host(
         self,
