@@ -346,7 +346,7 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
     anchor = mismatch.anchor
     made_by = next((one.name for one in anchor.links[:1] if one.kind == MAKE), "")
     of_class = anchor.bound is not None or (made_by and models().layer(made_by) != "container")
-    if anchor.kind == MODULE and not (of_class and not mismatch.assumed) and not is_for_it(mismatch):
+    if anchor.kind == MODULE and not (of_class and not mismatch.assumed) and not is_main_input(mismatch):
         return False
     seen = not mismatch.assumed and (anchor.kind != MODULE or bool(anchor.links or anchor.bound))
     return seen or (anchor.kind == MODULE and _is_fed(mismatch, row, analysis))
@@ -363,7 +363,7 @@ def _is_of_caller(made: Link) -> bool:
     return any(one.arg in names for one in function.parameters)
 
 
-def is_for_it(mismatch: Mismatch) -> bool:
+def is_main_input(mismatch: Mismatch) -> bool:
     """Is it a batch, or the first argument? What else a module out of sight gets, such as times, it may move itself."""
     call = mismatch.node
     first = isinstance(call, ast.Call) and mismatch.stray_node in call.args[:1]

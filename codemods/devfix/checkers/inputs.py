@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.checkers.certainty import is_for_it, is_proven, why_silent
+from devfix.checkers.certainty import is_main_input, is_proven, why_silent
 from devfix.checkers.mismatches import codemod_of
 from devfix.checkers.signs import quoted
 from devfix.checkers.wording import assumptions, shown, target_of, use_of
@@ -196,7 +196,7 @@ def _unproven(one: Input) -> str:
         return "the batch is a tensor, or tensors in a list or dict, as its uses suggest"
     if one.made.kind == LOAD:
         return "nothing else has moved it"
-    if one.mismatch.anchor.kind == MODULE and not is_for_it(one.mismatch):
+    if one.mismatch.anchor.kind == MODULE and not is_main_input(one.mismatch):
         return "the module does not move it itself"
     row = models().function(one.made.name) if one.mismatch.anchor.kind != MODULE else None
     return "it has at least one dimension" if row is not None and row.form == "array" else ""
