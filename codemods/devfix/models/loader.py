@@ -27,7 +27,7 @@ _CALLS = frozenset(
         "samples",
     }
 )
-_FLAGS = frozenset({"into", "strict", "reduce", "many", "whole", "nodevice", "pairs", "packs"})
+_FLAGS = frozenset({"into", "strict", "numbers", "reduce", "many", "whole", "nodevice", "pairs", "packs"})
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset(
     {"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several", "record"}
@@ -63,6 +63,7 @@ class Row(NamedTuple):
     form: str
     rank: int | None = None
     strict: bool = False
+    numbers: bool = False
     reduce: bool = False
     many: bool = False
     nodevice: bool = False

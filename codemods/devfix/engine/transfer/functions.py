@@ -145,7 +145,7 @@ class Functions(Containers):
             known = len(operands)
             self.left_behind(node, [*values, *keywords.values()], last)
             open_ = sum(1 for value, _ in values if value.kind in (UNKNOWN,))
-            made = self.together(node, operands, last, strict=row.strict)
+            made = self.together(node, operands, last, strict=self.is_strict(row, arguments))
             if open_ and made.place.on_host:
                 made = Value(TENSOR)
             if not known:

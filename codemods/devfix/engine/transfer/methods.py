@@ -158,7 +158,7 @@ class Methods(Moves):
                 operands += [one for one in self.tensors(value, argument) if one[0].kind != MODULE]
             inplace = name.endswith("_") and not name.endswith("__")
             made = (
-                self.together(node, operands, name, strict=row.strict)
+                self.together(node, operands, name, strict=self.is_strict(row, arguments))
                 if len(operands) > 1
                 else base.but(kind=TENSOR, role="")
             )

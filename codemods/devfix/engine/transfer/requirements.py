@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.evidence import about_devices, asks_how_many, compares_devices, without_accelerator
 from devfix.engine.facts import HostRead, Mismatch
-from devfix.engine.frame import Frame
+from devfix.engine.frame import Arguments, Frame
 from devfix.engine.places import (
     APART,
     CPU,
@@ -31,6 +31,7 @@ from devfix.engine.values import (
     LOAD,
     MAPPING,
     MODULE,
+    NONE,
     OPTIMIZER,
     OR_NUMBER,
     PART,
@@ -47,7 +48,9 @@ from devfix.engine.values import (
     element,
     weak,
 )
+from devfix.models.loader import Row
 
+_NUMBERS = frozenset(["value", "alpha", "beta", "delta", "eps"])  # keywords that torch reads as numbers
 _OUT_OF_SIGHT = frozenset({Assumption(LIBRARY_CALL)})  # what a module out of sight gives need not be a tensor
 Operand = tuple[Value, ast.AST]
 
@@ -77,6 +80,14 @@ def _moved_on_demand(place: Place, on_host: Place, path: Path) -> bool:
 
 
 class Requirements(Frame):
+    def is_strict(self, row: Row, arguments: Arguments) -> bool:
+        """Does a call refuse tensors without dimensions that are elsewhere?"""
+        values, keywords = arguments
+        given = [value.kind for value, _ in (*values, *keywords.values())]
+        if not row.strict or (row.numbers and any(one not in (TENSOR, BATCH, NONE) for one in given)):
+            return False
+        return not any(keywords[one][0].kind == TENSOR for one in _NUMBERS & keywords.keys())
+
     def together(
         self, node: ast.AST, operands: list[Operand], operation: str, *, strict: bool = False
     ) -> Value:
