@@ -59,35 +59,69 @@ SUITES = {
             )
         )
     ),
+    "backpack": Suite(("test",)),
     "botorch": Suite(("test",)),
     "captum": Suite(),
-    "e3nn": Suite(),
+    "e3nn": Suite(  # not those whose parameters are drawn at random
+        (
+            "tests/math",
+            *(f"tests/o3/{name}_test.py" for name in ("irreps", "reduce_tensor", "rotation", "s2", "wigner")),
+        )
+    ),
+    "einops": Suite(("einops/tests",), environment={"EINOPS_TEST_BACKENDS": "numpy,torch"}),
     "entmax": Suite(("entmax",)),
+    "geoopt": Suite(),
     "gpytorch": Suite(("test",)),
     "ignite": Suite(("tests/ignite/metrics", "tests/ignite/engine", "tests/ignite/handlers")),
     "kornia": Suite(cuda=("--device=cuda",)),
+    "learn2learn": Suite(("tests/unit",)),
     "lightly": Suite(("tests/loss", "tests/models")),
     "linear_operator": Suite(("test",)),
     "nequip": Suite(("tests/unit",)),
     "neuraloperator": Suite(("neuralop",)),
     "nflows": Suite(),
+    "MONAI": Suite(
+        ("tests/losses", "tests/metrics", "tests/inferers", "tests/transforms", "tests/networks/layers")
+    ),
     "normalizing-flows": Suite(("normflows",)),
+    "opacus": Suite(("opacus/tests",)),
+    "peft": Suite(("tests/test_initialization.py", "tests/test_other.py"), path="src"),
     "pfrl": Suite(("tests/nn_tests", "tests/q_functions_tests", "tests/utils_tests")),
     "piq": Suite(),
     "pypose": Suite(),
     "pyro": Suite(("tests/distributions", "tests/ops", "tests/nn")),
+    # With two devices, Fabric starts pytest again as rank 1.
+    "pytorch-lightning": Suite(("tests/tests_fabric",), path="src", cuda=("--simulate-cuda=1",)),
     "pytorch-metric-learning": Suite(path="src", environment={"TEST_DEVICE": "cuda"}),
     "pytorch-optimizer": Suite(),
     "pytorch_geometric": Suite(("test/nn", "test/utils", "test/transforms")),
+    "pytorch_optimizer": Suite(),
+    "sbi": Suite(),
+    "schnetpack": Suite(path="src"),
     "segmentation_models.pytorch": Suite(("tests/test_losses.py", "tests/test_base.py")),
     "skorch": Suite(("skorch/tests",)),
+    "skrl": Suite(("tests/memories/torch", "tests/agents/torch", "tests/trainers/torch", "tests/utils")),
+    "stable-baselines3": Suite(),
     "tensordict": Suite(("test/test_tensordict.py", "test/test_nn.py")),
+    "tensorly": Suite(("tensorly",)),
+    "theseus": Suite(("tests/theseus_tests",)),
     "tianshou": Suite(("test/base",)),
+    "timm": Suite(
+        ("tests/test_layers.py", "tests/test_optim.py", "tests/test_utils.py", "tests/test_models.py")
+    ),
+    "torch-audiomentations": Suite(),
     "torch-cam": Suite(),
+    "torchcde": Suite(("test",), arguments=("--rootdir=.",)),
     "torchdiffeq": Suite(
         tuple(f"tests/{name}_tests.py" for name in ("odeint", "gradient", "event", "norm", "api"))
     ),
     "torchmetrics": Suite(("tests/unittests/classification", "tests/unittests/regression"), path="src"),
+    "torchopt": Suite(  # not those with addresses in their ids
+        tuple(
+            f"tests/test_{name}.py"
+            for name in ("accelerated_op", "clip", "implicit", "meta_optim", "nn", "pytree")
+        )
+    ),
     "torchsde": Suite(),
     "vector-quantize-pytorch": Suite(),
     "x-transformers": Suite(),
@@ -108,7 +142,7 @@ class Runner:
         here = self.folder / name
         path = [str(ROOT / "codemods"), str(here / suite.path), str(here)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
-        environment.update(suite.environment if simulated else {})
+        environment.update(suite.environment)
         special = [*self.options, *suite.cuda] if simulated else []
         command = [
             self.python,

@@ -171,6 +171,12 @@ def changed_in_place():
 
 
 @program
+def several_sizes():
+    f = compiled(lambda x: torch.unsqueeze(x, 0) + 1, fullgraph=True)
+    return sum(f(torch.ones(size, size + 1, device=device)).sum().item() for size in (2, 4, 6, 8))
+
+
+@program
 def branches_on_data():
     return compiled(lambda x: x + 1 if x.sum() > 0 else x, fullgraph=True)(x).sum().item()
 

@@ -34,7 +34,7 @@ def test_the_same_as_on_the_cpu() -> None:
     plain = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=500)
     assert ended.code == 0 and not ended.unchecked and NOTE in ended.output, ended.output
     simulated, cpu = rows(ended.output), rows(plain.stdout)
-    assert len(cpu) == 16 and simulated == cpu
+    assert len(cpu) == 17 and simulated == cpu
     errors = [said for said, _, _ in simulated.values() if ": " in str(said)]
     assert [str(one).partition(":")[0] for one in errors] == ["Unsupported", "Unsupported", "RuntimeError"]
 

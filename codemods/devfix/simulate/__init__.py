@@ -102,8 +102,7 @@ def _connect() -> None:
             raise CannotSimulate(
                 f"the layout of torch's objects is known on Linux only, not on {sys.platform}"
             )
-        guard.install()
-        hooks.install()
+        hooks.install(guard.install())
     except CannotSimulate as error:
         advice = (
             "; `devfix simulate --build` compiles an extension that does without that"

@@ -35,8 +35,8 @@ _PROBES: dict[str, dict[str, Any]] = {
 }
 
 
-def install() -> None:
-    """Replace the hooks; raises CannotSimulate if anything is not as the headers say."""
+def install(one: int) -> None:
+    """Replace the hooks; raises CannotSimulate if anything is not as its headers say. `one`: it gives 1."""
     root = Path(torch.__path__[0])
     include = root / "include/ATen/detail"
     interface = machine.torch_kind.hooks
@@ -65,11 +65,11 @@ def install() -> None:
     if any(bool(table.call(name, prototype)) != (name in built) for name, prototype in probes.items()):
         raise CannotSimulate(f"{interface} is not laid out as its headers say, or {machine.kind} is there")
     if register is None:
-        _POINTER.from_address(hooks).value = table.clone(_functions(root))
+        _POINTER.from_address(hooks).value = table.clone(_functions(root, one))
         return
     torch.utils.rename_privateuse1_backend(machine.kind)
     register.argtypes = [_POINTER]
-    register(table.clone_object(_functions(root)))
+    register(table.clone_object(_functions(root, one)))
 
 
 def is_pinned(address: int | None) -> bool:
@@ -78,7 +78,7 @@ def is_pinned(address: int | None) -> bool:
     return any(start <= (address or 0) < start + size for start, size in machine.pinned.items())
 
 
-def _functions(root: Path) -> dict[str, Any]:
+def _functions(root: Path, one: int) -> dict[str, Any]:
     def exchange(this: int, index: int) -> int:
         old = current_device()
         if index >= 0:
@@ -90,10 +90,9 @@ def _functions(root: Path) -> dict[str, Any]:
     functions = {
         # Of a GPU build, which must not come to these libraries; a CPU build says so itself.
         **dict.fromkeys(("hasMAGMA", "hasCuDNN", "compiledWithCuDNN", "hasCuSOLVER", "hasCuBLASLt"), lacking),
-        "hasCUDA": _BOOL(lambda this: True),
-        "hasCUDART": _BOOL(lambda this: True),
-        "hasMPS": _BOOL(lambda this: True),
-        "hasXPU": _BOOL(lambda this: True),
+        # An engine asks for each node, and a callback of Python takes as long as a small kernel.
+        **dict.fromkeys(("hasCUDA", "hasCUDART", "hasMPS", "hasXPU", "isBuilt", "isAvailable"), one),
+        "hasPrimaryContext": one,
         # A tensor on xpu goes through DLPack without the number of its device.
         "getGlobalIdxFromDevice": ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer)(lambda this, device: 0),
         "getDeviceFromPtr": ctypes.CFUNCTYPE(ctypes.c_uint16, pointer, pointer)(
@@ -102,11 +101,8 @@ def _functions(root: Path) -> dict[str, Any]:
         "isOnMacOSorNewer": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_uint, ctypes.c_uint)(
             lambda this, major, minor: True
         ),
-        "isBuilt": _BOOL(lambda this: True),
-        "isAvailable": _BOOL(lambda this: True),
-        "hasPrimaryContext": ctypes.CFUNCTYPE(ctypes.c_bool, pointer, int8)(lambda this, index: True),
         "init": ctypes.CFUNCTYPE(None, pointer)(lambda this: None),
-        "deviceCount": _INT8(lambda this: machine.devices),
+        "deviceCount": one if machine.devices == 1 else _INT8(lambda this: machine.devices),
         "getNumGPUs": _INT(lambda this: machine.devices),
         "current_device": _INT8(lambda this: current_device()),
         "getCurrentDevice": _INT8(lambda this: current_device()),

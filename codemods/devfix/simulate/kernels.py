@@ -8,7 +8,7 @@ registers for the CUDA dispatch key gets a kernel from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,17 +58,20 @@ _INSIDE = (list, tuple, torch.device)  # what a device may be in, besides tensor
 _COMPOSITE = object()  # verdict of a device check: run the composite kernel instead
 
 
-def natively(kernel: Callable[..., Any], operation: Any) -> Callable[..., Any]:
-    """The kernel of an operation, as it is registered.
+def natively(make: Callable[[], Callable[..., Any]], operation: Any) -> Callable[..., Any]:
+    """The kernel of an operation, as it is registered; it is made at the first call, since a program needs a few.
 
     It must not see torch function modes, such as a default device, nor autocast of the CPU.
     """
+    kernel: Any = None
 
     def inner(*arguments: Any, **named: Any) -> Any:
+        nonlocal kernel
         with torch._C.DisableTorchFunction():
+            kernel = kernel or make()
+            if machine.capture is None and not torch.is_autocast_enabled("cpu"):
+                return kernel(*arguments, **named)
             run = kernel if machine.capture is None else partial(machine.capture.call, kernel, operation)
-            if not torch.is_autocast_enabled("cpu"):
-                return run(*arguments, **named)
             with torch._C._ExcludeDispatchKeyGuard(_BELOW_AUTOCAST):
                 return run(*arguments, **named)
 
@@ -86,8 +89,7 @@ def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] 
     full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
     view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     if full not in _VIEWS and not view:
-        made = cache(lambda: _Kernel(operation, function, full))  # of a thousand, a program needs a few
-        return natively(lambda *arguments, **named: made().run(*arguments, **named), operation)
+        return natively(lambda: _Kernel(operation, function, full).run, operation)
     if not has_kernel(operation, "CPU"):
         return None
     # Only shapes: it can work on the cuda tensor itself.
@@ -108,10 +110,10 @@ class _Lowering:
         self.mixed = False
 
     def tensor(self, tensor: Any) -> Any:
-        if not machine.here(tensor):
+        index = tensor.get_device()
+        if index < 0:  # not here
             self.mixed = True
             return tensor
-        index = tensor.get_device()
         if self.index < 0:
             self.index = index
         elif index != self.index:
@@ -135,7 +137,7 @@ def make_sparse_kernel(operation: Any, function: NativeFunction, layout: str) ->
     cpu = f"{layout}CPU"
     kernel = _Kernel(operation, function, "", function.sparse_method(f"{layout}{machine.key}"))
     if function.dispatch.get(cpu) != function.dispatch[f"{layout}{machine.torch_kind.like}"]:
-        return natively(kernel.run, operation)
+        return natively(lambda: kernel.run, operation)
     run, cpu_key = operation._op_dk, getattr(Key, cpu)
 
     def shared(*arguments: Any, **named: Any) -> Any:
@@ -147,7 +149,7 @@ def make_sparse_kernel(operation: Any, function: NativeFunction, layout: str) ->
         with guard_of(-1 if at is None or at.index is None else at.index):
             return run(cpu_key, *arguments, **named)
 
-    return natively(shared, operation)
+    return natively(lambda: shared, operation)
 
 
 class _Kernel:
@@ -156,7 +158,7 @@ class _Kernel:
     def __init__(self, operation: Any, function: NativeFunction, full: str, method: str = "") -> None:
         schema = operation._schema
         arguments = schema.arguments
-        self.operation = operation
+        self.call = operation._op  # what calling it comes to
         self.name = schema.name.removeprefix("aten::")
         self.waits = self.name in _WAITS
         self.checks_types = self.name in dtypes.CHECKED
@@ -215,7 +217,7 @@ class _Kernel:
         if self.waits and (self.name != "index" or _has_mask(arguments[1])):
             synchronizes()
         lowering = _Lowering()
-        call = self.operation
+        call = self.call
         lowered = []
         for value, is_tensor in zip(arguments, self.is_tensor, strict=False):
             if isinstance(value, Tensor):
@@ -318,7 +320,7 @@ class _Kernel:
                 if "DispatchStub" not in str(error) and not REAL_CUDA.search(str(error)):
                     raise
                 return None
-        written = set(self.written.values())
+        written = self.written.values()
         outputs = [t for name in self.names if name in written for t in tensors(bound.get(name))]
         inputs = [
             t
@@ -380,9 +382,7 @@ class _Kernel:
         for name, result in fresh.items():
             output = named[name]
             same_shape = tuple(result.shape) == tuple(output.shape)
-            if same_shape and not result.numel():
-                continue
-            if output.layout is not torch.strided:
+            if (same_shape and not result.numel()) or output.layout is not torch.strided:
                 continue
             if not machine.here(output):
                 output.resize_(result.shape).copy_(result)

@@ -62,9 +62,9 @@ def note(tensor: Any) -> None:
         if not _storage._expired(known[0]):
             return
         _forget(address)
-    size = -(-size // _STEP) * _STEP
-    device = _ledger.devices[tensor.get_device()]
-    _ledger.blocks[address] = storage._weak_ref(), size, tensor.get_device()
+    size, index = -(-size // _STEP) * _STEP, tensor.get_device()
+    device = _ledger.devices[index]
+    _ledger.blocks[address] = storage._weak_ref(), size, index
     _ledger.unswept += 1
     device.allocated += size
     device.blocks += 1

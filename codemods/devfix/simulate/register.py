@@ -38,7 +38,7 @@ def install() -> tuple[str, ...]:
         operation = getattr(packet, function.overload or "default", None)
         kernel = None
         if operation is not None and by_hand is not None:
-            kernel = natively(by_hand, operation)
+            kernel = natively(lambda by_hand=by_hand: by_hand, operation)  # type: ignore[misc]
         elif operation is not None and _runs_on_cpu(operation):
             kernel = make_kernel(operation, function)
         if kernel is None:

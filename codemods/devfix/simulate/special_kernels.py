@@ -53,7 +53,7 @@ def _empty(
     _refuse_pinned(pin_memory)
     if machine.kind == "cuda":
         memory.check_room(size, dtype)
-    made = aten.empty.memory_format(size, dtype=dtype, device=CPU, memory_format=memory_format)
+    made = torch.empty(size, dtype=dtype, device=CPU, memory_format=memory_format)  # faster than aten's
     return to_cuda(made, _index(device))
 
 
@@ -70,7 +70,7 @@ def _empty_strided(
     _refuse_pinned(pin_memory)
     if machine.kind == "cuda":
         memory.check_room(size, dtype)
-    return to_cuda(aten.empty_strided.default(size, stride, dtype=dtype, device=CPU), _index(device))
+    return to_cuda(torch.empty_strided(size, stride, dtype=dtype, device=CPU), _index(device))
 
 
 def _zero_tensor(

@@ -120,9 +120,9 @@ def _install_storage() -> None:
         self._size_told = size  # memory that is given up early, as FSDP does, may as well be kept
         return self
 
-    def nbytes(self: Any) -> int:
+    def nbytes(self: Any) -> Any:
         told = getattr(self, "_size_told", None)
-        return int(real(self) if told is None else told)
+        return real(self) if told is None else told  # that of a fake tensor may be a symbol
 
     def share(self: Any, *arguments: Any, **named: Any) -> Any:
         raise SimulationUnsupported("storages on cuda cannot be sent to another process")
