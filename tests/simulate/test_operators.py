@@ -14,7 +14,8 @@ PROGRAM = """
 import json, sys
 sys.path[:0] = [{tests!r}]
 import operators, record_cuda
-print(json.dumps(record_cuda.strays([*operators.samples()], 2)))
+names = [name for name in operators.samples() if name in {names!r}]
+print(json.dumps(record_cuda.strays(names, 2)))
 """
 # What differs, and why.
 OTHERWISE = {
@@ -37,8 +38,12 @@ def outcomes(words: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def simulated() -> dict[str, str]:
-    done = run_program(PROGRAM.format(tests=str(HERE)), "cuda", timeout=600)
+def simulated(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What came of the operators with two operands; of a third of them, unless the run is a long one."""
+    names = sorted({name for record in ASKED.values() for name in record})
+    if not request.config.getoption("--long"):
+        names = names[1::3]
+    done = run_program(PROGRAM.format(tests=str(HERE), names=names), "cuda", timeout=600)
     if done.device != "cuda (simulated)":
         pytest.skip(f"no simulated devices: {done.device} {done.error}")
     assert done.status == "ok", done
@@ -60,5 +65,5 @@ def test_simulated_devices_do_what_a_gpu_does(record: str, simulated: dict[str, 
         alike += len(real.keys() & ours.keys()) - len(other)
         if other or re.match(r"\D", simulated[name]):
             wrong[name] = other
-    assert alike > 2000
-    assert wrong.keys() == OTHERWISE.keys(), wrong
+    assert alike > 6 * len(simulated) > 600
+    assert wrong.keys() == OTHERWISE.keys() & simulated.keys(), wrong
