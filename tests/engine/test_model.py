@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,20 @@ def test_what_loads_takes_a_place() -> None:
         if row.form == "load":
             assert row.place is not None
             assert list(inspect.signature(found(name)).parameters).index(row.place[1]) == row.place[0]
+
+
+def test_keywords_that_are_numbers_are_torchs() -> None:
+    """Of what refuses tensors without dimensions: bounds and operands, which may be numbers, are none of them."""
+    named: set[str] = set()
+    for name in (name for name, row in ROWS.items() if row.strict):
+        last = name.rpartition(".")[2]
+        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{last}"):
+            if "Scalar" not in schema.overload_name:
+                named |= {one.name for one in schema.arguments if re.search("number|float", str(one.type))}
+        function = getattr(F, last, None) if name.startswith("torch.nn.functional.") else None
+        given = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
+        named |= {one.name for one in given if "float" in str(one.annotation)}
+    assert named - {"min", "max", "a", "b"} == models().scalars
 
 
 def test_the_methods_are_those_of_tensors() -> None:

@@ -33,7 +33,7 @@ FOUND = {
         def padding(x: torch.Tensor, device: torch.device):
             x = x.to(device)
             mask = torch.BoolTensor(x == 0)  # <
-            return torch.Tensor(x)[mask]
+            return torch.Tensor(x)[mask], torch.FloatTensor(data=x)
     """,
     "a limit without dimensions, which clamp refuses": """
         def clip(x: torch.Tensor, device: torch.device):

@@ -51,7 +51,7 @@ _NUMPY = "numpy-of-device"
 # Functions of these that take a tensor fail at once; others may hand it on, or refuse it on the CPU as well.
 _CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_OF_PARAMETERS = re.compile(r"\.(?:named_)?parameters\(|\.(?:weight|bias)\b")
+_OF_PARAMETERS = re.compile(r"\.(?:named_)?parameters\(")
 _DETACHED = re.compile(r"\.(?:detach|data|grad|buffers|state_dict|requires_grad\w*)\b")
 _DOUBTS = frozenset({LIBRARY_CALL, NAME, USES})
 
@@ -149,10 +149,9 @@ def _needs_gradients(read: HostRead, source: Source) -> bool:
         loops = [one for one in source.ancestors(node) if isinstance(one, _COMPREHENSIONS)]
         told += [one.iter for loop in loops for one in loop.generators if _reads(one.target, {node.id})]
         told += [one.iter for one in nodes if isinstance(one, ast.For) and _reads(one.target, {node.id})]
-        assigned = (one for one in nodes if isinstance(one, ast.Assign))
-        told += [one.value for one in assigned if any(_is_name(target, node.id) for target in one.targets)]
+        told += _assigned(nodes, node.id)
     text = " ".join(map(source.code, told))
-    if not _OF_PARAMETERS.search(text) or _DETACHED.search(text):
+    if not (read.value.role == "parameter" or _OF_PARAMETERS.search(text)) or _DETACHED.search(text):
         return False
     return not is_without_gradients(source, node)
 
@@ -201,8 +200,7 @@ def _is_of_torch(read: HostRead) -> bool:
     nodes, at = read.function.nodes if read.function is not None else (), read.value_node
     made: list[ast.AST] = [at]
     if isinstance(at, ast.Name):
-        assigned = (one for one in nodes if isinstance(one, ast.Assign))
-        made = [one.value for one in assigned if any(_is_name(target, at.id) for target in one.targets)]
+        made = _assigned(nodes, at.id)
     calls = [one for one in made if isinstance(one, ast.Call)]
     return (
         bool(calls)
@@ -224,6 +222,15 @@ def _has_more_than_tensors(read: HostRead, analysis: Analysis) -> bool:
 
 def _reads(node: ast.AST, names: Collection[str]) -> bool:
     return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node))
+
+
+def _assigned(nodes: Collection[ast.AST], name: str) -> list[ast.AST]:
+    """What the statements of a function bind a name to."""
+    return [
+        one.value
+        for one in nodes
+        if isinstance(one, ast.Assign) and any(_is_name(target, name) for target in one.targets)
+    ]
 
 
 def _is_name(node: ast.AST, name: str) -> bool:

@@ -71,7 +71,7 @@ KINDS = (
         r"legacy constructor expects device type|expected TensorOptions\(.{0,400}device=.{0,400}\(got TensorOptions\(",
         "torch.Tensor, torch.FloatTensor, .new and their like make tensors on their own device only, and take neither "
         "`device=` of another one nor a tensor that is there: use torch.tensor, torch.as_tensor or .to",
-        ("place-factory",),
+        ("place-factory", "numpy-of-device"),
     ),
     Kind(
         "autocast",

@@ -44,6 +44,7 @@ _PLAIN = (
     "gathers",
     "owners_of_device",
     "like_torch",
+    "scalars",
 )  # words
 _LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
 BUILDING = (".from_pretrained", ".from_config")
@@ -120,6 +121,7 @@ class Models(NamedTuple):
     owners_of_device: tuple[str, ...]
     devices: frozenset[str]
     like_torch: tuple[str, ...]
+    scalars: frozenset[str]
     tensors: dict[str, frozenset[str]]  # function -> keywords that take a tensor, or None
     dtypes: dict[str, str]  # type of the tensors of the CPU that have a dtype -> that
     takers: dict[str, tuple[str, str]]  # what takes a device: the keyword, and what it does without
@@ -263,7 +265,8 @@ def models() -> Models:
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
-        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]), tensors,
+        tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),
+        frozenset(plain["scalars"]), tensors,
         dtypes, takers, converters, tuple(modules), {},
     )  # fmt: skip
 

@@ -194,7 +194,8 @@ OWN_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "index.Tensor_out": _nothing,  # the meta function of index.Tensor has already checked
     "record_stream": _nothing,
 }
-# Of CUDA alone: kernels that take no scalar of the CPU, by name.
+# Of CUDA alone: kernels that take no scalar of the CPU, by name. A GPU was asked for all but those in place, which
+# share their kernels.
 CUDA_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "lerp": _checks_numbers(("self", "end"), _asserts_device),
     "lerp_": _checks_numbers(("self", "end"), _asserts_device),

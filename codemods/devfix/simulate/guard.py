@@ -36,7 +36,7 @@ _EXCHANGE_DEVICE = ctypes.CFUNCTYPE(ctypes.c_uint16, _POINTER, ctypes.c_uint16)
 def install() -> int:
     """Register the guard; raises CannotSimulate if anything is not as the headers say.
 
-    Gives the address of a function of Meta's guard that gives 1.
+    Returns the address of a function of Meta's guard that returns 1.
     """
     root = Path(torch.__path__[0])
     c10 = ctypes.CDLL(str(root / "lib" / "libc10.so"))

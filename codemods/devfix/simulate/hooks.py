@@ -36,7 +36,10 @@ _PROBES: dict[str, dict[str, Any]] = {
 
 
 def install(one: int) -> None:
-    """Replace the hooks; raises CannotSimulate if anything is not as its headers say. `one`: it gives 1."""
+    """Replace the hooks; raises CannotSimulate if anything is not as the headers say.
+
+    `one` is the address of a function that returns 1, to answer without Python.
+    """
     root = Path(torch.__path__[0])
     include = root / "include/ATen/detail"
     interface = machine.torch_kind.hooks

@@ -233,7 +233,8 @@ class Functions(Containers):
         if form == "legacy" and last == "Tensor" and first.kind in (TENSOR, BATCH) and len(values) == 1:
             return first if first.kind == TENSOR else Value(TENSOR)
         if form == "legacy" and first.kind in (TENSOR, BATCH):
-            self.read_as_array(node, first, values[0][1], dotted)  # what is on a device raises
+            if values:
+                self.read_as_array(node, first, values[0][1], dotted)  # what is on a device raises
             return Value(TENSOR)
         place = self.default if self.analysis.default_is_known else NOWHERE
         if form in ("legacy", "array"):

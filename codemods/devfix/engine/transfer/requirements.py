@@ -50,7 +50,6 @@ from devfix.engine.values import (
 )
 from devfix.models.loader import Row
 
-_NUMBERS = frozenset(["value", "alpha", "beta", "delta", "eps"])  # keywords that torch reads as numbers
 _OUT_OF_SIGHT = frozenset({Assumption(LIBRARY_CALL)})  # what a module out of sight gives need not be a tensor
 Operand = tuple[Value, ast.AST]
 
@@ -86,7 +85,9 @@ class Requirements(Frame):
         given = [value.kind for value, _ in (*values, *keywords.values())]
         if not row.strict or (row.numbers and any(one not in (TENSOR, BATCH, NONE) for one in given)):
             return False
-        return not any(keywords[one][0].kind == TENSOR for one in _NUMBERS & keywords.keys())
+        return not any(
+            keywords[one][0].kind == TENSOR for one in self.analysis.models.scalars & keywords.keys()
+        )
 
     def together(
         self, node: ast.AST, operands: list[Operand], operation: str, *, strict: bool = False
