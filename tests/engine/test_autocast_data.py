@@ -159,6 +159,9 @@ FOUND = {
             x = x.to(device)
             with torch.cuda.amp.autocast(enabled=False):  # <
                 return net(x)
+        def train(net, x: torch.Tensor):
+            with torch.autocast(x.device.type):
+                return net(x)
     """,
     # --- what it is given
     "a union": """

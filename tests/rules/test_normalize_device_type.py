@@ -168,12 +168,6 @@ SPELLING = [
          "    return 1\n",
          "device = torch.device('cuda:0')\n@torch.autocast(device_type=device.type)\ndef f(device):\n"
          "    return 1\n"),
-    Case("scaler",
-         "def f(model: torch.nn.Module, x: torch.Tensor):\n    return torch.amp.GradScaler(x.device)\n",
-         "def f(model: torch.nn.Module, x: torch.Tensor):\n    return torch.amp.GradScaler(x.device.type)\n",
-         Safety.UNSAFE),  # it runs as it is
-    Case("scaler with an index", "s = torch.GradScaler(device='cuda:0')\n",
-         "s = torch.GradScaler(device='cuda')\n"),
     Case("dtype of a device", "def f(x: torch.Tensor):\n    return torch.get_autocast_dtype(x.device)\n",
          "def f(x: torch.Tensor):\n    return torch.get_autocast_dtype(x.device.type)\n"),
     Case("wrapper from elsewhere", "import torch\nfrom lib import TorchAutocast\n"
@@ -402,10 +396,16 @@ FOLLOW = [
         def loss(pred: torch.Tensor, target: torch.Tensor):
             with torch.cuda.amp.autocast(enabled=False):
                 return (pred.float() - target).abs().mean()
+        def step(net, x: torch.Tensor, y):
+            with torch.autocast(x.device.type):
+                return loss(net(x), y)
         """, """\
         def loss(pred: torch.Tensor, target: torch.Tensor):
             with torch.autocast(pred.device.type, enabled=False):
                 return (pred.float() - target).abs().mean()
+        def step(net, x: torch.Tensor, y):
+            with torch.autocast(x.device.type):
+                return loss(net(x), y)
         """, U),
     Case("asks the machine", """\
         class Net(torch.nn.Module):
@@ -452,7 +452,15 @@ SILENT = [
     silent("compared just above", "def f(device: torch.device):\n    if str(device) == 'cpu':\n"
            "        return torch.autocast(str(device))\n"),
     silent("named a type", "def f(device_type):\n    return torch.autocast(device_type=device_type)\n"),
-    silent("attribute named a type", "def f(self):\n    return torch.amp.GradScaler(self.device_type)\n"),
+    silent("attribute named a type", "def f(self):\n    return torch.amp.autocast(self.device_type)\n"),
+    silent("switched off, and nothing switches it on", """\
+        def loss(pred: torch.Tensor, target: torch.Tensor):
+            with torch.cuda.amp.autocast(enabled=False):
+                return (pred.float() - target).abs().mean()
+        def step(net, x: torch.Tensor, y):
+            with torch.cuda.amp.autocast():
+                return loss(net(x.cuda()), y.cuda())
+        """),
     silent("a variable that only holds types",
            "device = 'cuda' if torch.cuda.is_available() else 'cpu'\nc = torch.autocast(device)\n"),
     silent("callers that only pass types",
@@ -477,7 +485,11 @@ SILENT = [
     silent("a helper that tells", "def f(device):\n    return torch.autocast(get_autocast_device(device))\n"),
     silent("mps is mapped",
          "def f(device):\n    return torch.autocast(device.type if device.type != 'mps' else 'cpu')\n"),
-    silent("scaler takes a string", "def f(self):\n    return torch.GradScaler(self.device)\n"),
+    silent("a scaler runs with any device", """\
+        def f(model: torch.nn.Module, x: torch.Tensor):
+            torch.GradScaler(device="cuda:0")
+            return torch.amp.GradScaler(x.device)
+        """),
     silent("only a string gets further", """\
         def fwd(x, device: torch.device = None):
             device = device if isinstance(device, str) and device != "mps" else "cpu"
@@ -665,7 +677,7 @@ def test_decorator_with_hard_coded_type_has_no_fix() -> None:
     text = dedent("""\
         import torch
         class Loss(torch.nn.Module):
-            @torch.cuda.amp.autocast(enabled=False)
+            @torch.cuda.amp.autocast()
             def forward(self, x: torch.Tensor):
                 return self.f(x)
         """)

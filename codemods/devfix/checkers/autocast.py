@@ -237,7 +237,7 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
     by_machine = near.place.key in analysis.asked  # the device is chosen by the same test
     kind = f"{near.text}.type" if near.exact else f"{write.torch}.device({near.text}).type"
     where = f"`{near.text}`" if near.text else "a device that is chosen at run time"
-    if not one.of_cuda and (one.device_type is None or one.device_type.const != "cuda"):
+    if _is_for_others(one):
         if not one.asks_machine or by_machine or not near.text or one.decorated is not None:
             return None
         message = f"this asks whether there is a GPU, not where the data is: {where} may be the CPU"
@@ -256,6 +256,8 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         fix = Fix(f"ask {where}", edits, Safety.SAFE) if one.decorated is None else None
         return Finding(CODEMOD, source.span(one.enabled), message, fix)
     off = _is_off(one, source)
+    if off and not any(_is_for_others(other) for other in analysis.autocasts.values()):
+        return None  # nothing in view switches it on there
     if (off or by_machine) and any(condition == CUDA_THERE and holds for condition, holds in one.path):
         return None
     effect = "autocast stays on" if off else "it does nothing"
@@ -270,6 +272,11 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         else ". The fix assumes that the CPU should use it, too, in bfloat16 unless a dtype is given"
     )
     return _finding(source, node, message, more, where, _edits(one, node, kind, write) if near.text else ())
+
+
+def _is_for_others(one: Autocast) -> bool:
+    """Is a context for other devices than CUDA, too?"""
+    return not one.of_cuda and (one.device_type is None or one.device_type.const != "cuda")
 
 
 def _finding(

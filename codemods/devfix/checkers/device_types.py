@@ -70,9 +70,7 @@ def _wrong(analysis: Analysis) -> Iterator[DeviceUse]:
 def _is_wrong(use: DeviceUse, analysis: Analysis) -> bool:
     row, forms = analysis.models.rows.get(use.name), use.forms
     if row is not None and row.form != "context":
-        # One takes anything and keeps it, the others read "cuda:0" as "cuda".
-        only = [one.kind == OBJECT or (row.form == "keeps" and _is_numbered(one)) for one in forms]
-        return bool(only) and all(only)
+        return bool(forms) and all(one.kind == OBJECT for one in forms)  # "cuda:0" is read as "cuda"
     if use.value.role == "type" or _is_told(use, analysis):
         return False
     bare = use.node is use.value_node or isinstance(use.node, ast.Subscript)
@@ -221,12 +219,10 @@ def _normalized(use: DeviceUse, analysis: Analysis) -> Finding:
     # What a test is parametrized with is mostly a type.
     around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
     tested = isinstance(around, ast.FunctionDef) and around.name.startswith("test")
-    row = analysis.models.rows.get(use.name)
-    runs = row is not None and row.form == "keeps"  # with any of them
-    sure = any(one.kind == OBJECT or _is_numbered(one) for one in use.forms) or not tested
+    safe = any(one.kind == OBJECT or _is_numbered(one) for one in use.forms) or not tested
     related = _origin(device, source)
     shown = code if len(code) <= 40 else "the device"
-    safe, message = sure and not runs, _why(use, related, source)
+    message = _why(use, related, source)
     message += "" if safe else ". The fix assumes that it need not be a plain type here"
     fix = Fix(f"use the type of `{shown}`", (edit, *imports), Safety.SAFE if safe else Safety.UNSAFE)
     return Finding(CODEMOD, span, message, fix, related)

@@ -32,7 +32,6 @@ _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset(
     {"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several", "record"}
 )  # fmt: skip
-_TYPED = frozenset({"context", "keeps"})
 _CLASSES = ("module", "items", "pairs", "not")  # rows with patterns
 _PLAIN = (
     "readers",
@@ -221,7 +220,7 @@ def models() -> Models:
         if form in _CLASSES:
             modules += [(prefix, name, form) for name in rest]
             continue
-        if form not in _CALLS | _LAYERS | _PROCESSES | _TYPED:
+        if form not in _CALLS | _LAYERS | _PROCESSES | {"context"}:
             raise ValueError(f"{line!r} is no row of a model")
         row = Row(form)
         names = []

@@ -168,12 +168,12 @@ _EXAMPLES = (
 
 @dataclass(frozen=True)
 class NormalizeDeviceType(Codemod):
-    """Give autocast and GradScaler a device type, not a device.
+    """Give autocast a device type, not a device.
 
     ## What it does
 
-    Checks the device type of every `torch.autocast`, `torch.amp.autocast`, `torch.cuda.amp.autocast`
-    and `GradScaler` call, in any spelling: aliases, decorators, `partial(...)`, functions and classes
+    Checks the device type of every `torch.autocast`, `torch.amp.autocast` and `torch.cuda.amp.autocast`
+    call, in any spelling: aliases, decorators, `partial(...)`, functions and classes
     of the file that pass it on, and wrappers such as `TorchAutocast(device_type=...)`. A device that may
     be "cuda:0" or a torch.device becomes `torch.device(d).type`, which works for strings, torch.device
     objects and ranks alike, or `d.type` where `d` is certainly a torch.device. So do `str(d)`, slices
@@ -184,7 +184,8 @@ class NormalizeDeviceType(Codemod):
     is available and the code otherwise runs on any device. devfix also looks for the data in the methods
     and functions that are called under autocast, which may be bound to a name or made by
     `functools.partial`. In a class with a `self.device`, a type that depends on whether there is a GPU
-    (`"cuda" if torch.cuda.is_available() else "cpu"`) counts as literal too.
+    (`"cuda" if torch.cuda.is_available() else "cpu"`) counts as literal too. `enabled=False` for CUDA only is
+    told where another context of the file switches autocast on for other devices.
 
     A device name that torch does not know (`torch.device("gpu:0")`, `.to("CUDA")`) becomes the right one.
 
@@ -211,7 +212,7 @@ class NormalizeDeviceType(Codemod):
 
     id: ClassVar[str] = "normalize-device-type"
     words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("autocast", "Autocast", "GradScaler", *(f"{mark}{name}" for name in WRONG_TYPES for mark in "'\"")),
+        ("autocast", "Autocast", *(f"{mark}{name}" for name in WRONG_TYPES for mark in "'\"")),
     )
     examples: ClassVar[tuple[Example, ...]] = _EXAMPLES
 
