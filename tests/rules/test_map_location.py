@@ -117,9 +117,6 @@ FIXED = [
      Safety.UNSAFE, "def f(layer, init_file):\n    layer.W.data = LOAD\n"),
     ("exported", "torch.jit.load(path)", 'torch.jit.load(path, map_location=device)', Safety.UNSAFE,
      "def f(path, device):\n    return LOAD.to(device)\n"),
-    ("from the net", "torch.hub.load_state_dict_from_url(url, progress=True)",
-     'torch.hub.load_state_dict_from_url(url, progress=True, map_location="cpu")', Safety.UNSAFE,
-     "def f(model, url):\n    model.load_state_dict(LOAD)\n"),
     ("a wrapper that forgets", "torch.load(f)", "torch.load(f, map_location=map_location)", Safety.SAFE,
      "def pt_load(path, map_location=None):\n    with open(path, 'rb') as f:\n        return LOAD\n"),
     ("a call of a wrapper", "pt_load(path)", 'pt_load(path, map_location="cpu")', Safety.SAFE,
@@ -289,8 +286,6 @@ SILENT = {
     "Lightning sees to it": "def f(Net, p):\n    return Net.load_from_checkpoint(p)\n",
     "safetensors": "from safetensors.torch import load_file\ndef f(m, p):\n"
     "    m.load_state_dict(load_file(p))\n",
-    "published weights": "U = 'https://download.pytorch.org/models/resnet18.pth'\n"
-    "def f(m):\n    m.load_state_dict(torch.hub.load_state_dict_from_url(U))\n",
     "dataset": "class D(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n"
     "        return torch.load(f'checkpoint{i}.pt')\n",
     "vocabulary": "def f(path):\n    vocab = torch.load(path + '/vocab.pt')\n    return vocab\n",
@@ -484,15 +479,10 @@ def test_what_computes_with_tensors_is_a_model() -> None:
     assert not findings(RULE, text.format("read()"))
 
 
-def test_each_address_is_judged_by_itself() -> None:
-    text = (
-        "from torch.hub import load_state_dict_from_url\nBASE = 'https://download.pytorch.org/vgg16.pth'\n"
-        "OWN = 'https://example.org/vgg16.pth'\nnet.load_state_dict(load_state_dict_from_url({}))\n"
-    )
-    assert findings(RULE, text.format("OWN"))
-    assert findings(RULE, text.format("'https://example.org/a.pth'"))
-    assert not findings(RULE, text.format("BASE"))
-    assert not findings(RULE, text.format("urls[name]"))
+def test_what_is_loaded_by_its_address_loads_anywhere() -> None:
+    text = "import torch\ndef f(model, url):\n    model.load_state_dict(torch.hub.load_state_dict_from_url(url))\n"
+    assert not findings(RULE, text)
+    assert 'load_state_dict_from_url(url, map_location="cpu")' in fixed(ALL, text)
 
 
 def test_what_a_switch_turns_off_is_loaded_another_time() -> None:

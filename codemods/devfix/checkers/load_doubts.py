@@ -18,7 +18,6 @@ from devfix.text.placing import about_devices, around, dotted, guards_of
 from devfix.text.source import Source, remembered
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PUBLISHED = "download.pytorch.org"  # weights published there were saved from the CPU
 _NO_FORMAT = re.compile(r"%[ds]|%\.\d")
 _OPTION = re.compile(
     r"is_available\(|--device|--(?:no-|use-)?(?:cuda|gpu)|args\.(?:cuda|device)", re.IGNORECASE
@@ -59,7 +58,7 @@ _COUNTS = re.compile(r"count|>|\blen\(|parallel|distributed|multi|gpus\b|_ids\b"
 def is_excused(load: Load, analysis: Analysis) -> bool:
     """Is it of a test or of data, does the code see to it that there is a GPU, or has it just been written?"""
     source, call = analysis.file.source, load.node
-    if is_for_tests(source) or "torch.load =" in source.text or _is_of_torch(load, analysis):
+    if is_for_tests(source) or "torch.load =" in source.text:
         return True  # or somebody gives it other defaults
     for up in source.ancestors(call):
         if isinstance(up, ast.ClassDef) and any(
@@ -77,18 +76,6 @@ def is_excused(load: Load, analysis: Analysis) -> bool:
     alone = load.function is None and source.parents[source.statement(call)] is source.tree
     just = load.path is not None and source.code(load.path) in saved and not alone
     return just or _is_guarded(load, analysis)
-
-
-def _is_of_torch(load: Load, analysis: Analysis) -> bool:
-    """Does a load get what torch publishes, as far as the text of its address shows?"""
-    source, words = analysis.file.source, [one.value for one in load.node.keywords if one.arg == "url"]
-    address = next((one for one in (load.path, *words) if one is not None), None)
-    if address is None or _PUBLISHED not in source.text or not load.name.endswith(("_from_url", "load_url")):
-        return False
-    names = [one.id for one in ast.walk(address) if isinstance(one, ast.Name)]
-    bound = [analysis.file.globals[name] for name in names if name in analysis.file.globals]
-    written = " ".join(source.code(one) for one in (address, *bound))
-    return "://" not in written or _PUBLISHED in written
 
 
 def _is_guarded(load: Load, analysis: Analysis) -> bool:
@@ -113,11 +100,16 @@ def _is_guarded(load: Load, analysis: Analysis) -> bool:
     return False
 
 
+def is_fetched(load: Load) -> bool:
+    """Does a load fetch a file by its address? What is published mostly loads anywhere."""
+    return load.name.endswith(("_from_url", "load_url"))
+
+
 def matters(load: Load, source: Source) -> bool:
     """Can what is loaded come from a device that is not there, as the text shows?"""
     path = load.path
-    if load.name.endswith(("_from_url", "load_url")):
-        return False  # what is published mostly loads anywhere
+    if is_fetched(load):
+        return False
     if path is not None:
         if isinstance(path, ast.Constant) and _NO_FORMAT.search(str(path.value)):
             return False  # there is no such file

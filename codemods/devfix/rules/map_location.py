@@ -143,7 +143,7 @@ class MapLocation(Codemod):
     It leaves alone datasets, caches, vocabularies and the like, schedulers, tests, a file that the same
     function has just written, and loads under a condition that there is a GPU. Unless the option `all` is
     set, it also leaves alone loads where the function, or a program that has no choice of device, uses CUDA in any
-    case, and loads of what the same run has trained.
+    case, loads of what the same run has trained, and loads by an address.
 
     ## Why is this bad?
     `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
@@ -163,8 +163,9 @@ class MapLocation(Codemod):
     for what one of many processes has saved for itself.
 
     ## Options
-    - `all` (default false): also report loads in programs that use CUDA in any case, and of what the same
-      run has trained. There the fix makes no difference until that changes.
+    - `all` (default false): also report loads in programs that use CUDA in any case, of what the same
+      run has trained, and by an address: what is published mostly loads anywhere. There the fix makes no
+      difference until that changes.
     """
 
     all: bool = False
@@ -299,8 +300,8 @@ class _Found:
 
 
 def _is_without_choice(flow: Flow, load: Load) -> bool:
-    """Is the device that it was saved from there in the program as it is run, so that nobody needs the fix?"""
-    settled = doubts.is_settled(load, flow.source)
+    """Is the device that it was saved from mostly there in the program as it is run, so that nobody needs the fix?"""
+    settled = doubts.is_settled(load, flow.source) or doubts.is_fetched(load)
     return settled or (not doubts.has_choice(flow.source) and doubts.needs_cuda(flow, load))
 
 
