@@ -123,11 +123,9 @@ def _generator(one: Missing, analysis: Analysis) -> Told:
     source, node = analysis.file.source, one.node
     assert isinstance(node, ast.Call)
     told = {given.arg: source.code(given.value) for given in node.keywords}
-    message = (
-        f"`{told['generator']}` is a CPU generator: "
-        f"`{one.name}` with `device={told['device']}` raises RuntimeError on an accelerator"
-    )
-    plain = not {"requires_grad", "out", "pin_memory", None} & told.keys()
+    where = f"with `device={told['device']}`" if "device" in told else "of a tensor on a device"
+    message = f"`{told['generator']}` is a CPU generator: `{one.name}` {where} raises RuntimeError on an accelerator"
+    plain = "device" in told and not {"requires_grad", "out", "pin_memory", None} & told.keys()
     return message, _moved(one, source, node) if plain else (), Safety.SAFE
 
 

@@ -13,7 +13,7 @@ from devfix.checkers.wording import assumptions, shown, target_of, use_of
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
-from devfix.engine.values import DROP, LOAD, MODULE, PASS
+from devfix.engine.values import DROP, LOAD, MAKE, MODULE, PASS, TENSOR
 from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
 from devfix.models import frameworks
 from devfix.models.loader import models
@@ -67,9 +67,12 @@ def groups(analysis: Analysis) -> list[Group]:
             continue  # a part of what is moved as a whole
         seen.add((of, "") if loaded and mismatch.stray.links[0].name == "data set" else key)
         if binding is not None and binding.form == "single" and binding.value is not None:
-            made, bound = mismatch.stray.links[0].node, names.bindings[binding.name]
-            if len(bound) > 1 and not any(one is made for one in ast.walk(binding.value)):
-                binding = None  # what another round of a loop has left
+            made, bound = mismatch.stray.links[0], names.bindings[binding.name]
+            added = (
+                not whole and made.kind == MAKE and mismatch.stray.kind == TENSOR
+            )  # put into it later, perhaps
+            if (len(bound) > 1 or added) and not any(one is made.node for one in ast.walk(binding.value)):
+                binding = None  # or what another round of a loop has left
         one = Input(mismatch, node, device, binding)
         together = binding is not None and binding.form in ("loop", "unpack") and device
         held = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)

@@ -30,7 +30,10 @@ _CALLS = frozenset(
 _FLAGS = frozenset({"into", "strict", "numbers", "reduce", "many", "whole", "nodevice", "pairs", "packs"})
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset(
-    {"bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several", "record"}
+    {
+        "bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several", "record",
+        "bundle", "copied_bundle",
+    }
 )  # fmt: skip
 _CLASSES = ("module", "items", "pairs", "not")  # rows with patterns
 _PLAIN = (
@@ -124,7 +127,8 @@ class Models(NamedTuple):
     tensors: dict[str, frozenset[str]]  # function -> keywords that take a tensor, or None
     dtypes: dict[str, str]  # type of the tensors of the CPU that have a dtype -> that
     takers: dict[str, tuple[str, str]]  # what takes a device: the keyword, and what it does without
-    converters: dict[str, str]
+    converters: dict[str, str]  # what makes a function -> the function it is like
+    makers: tuple[tuple[str, str], ...]  # the same, by a pattern of the name
     modules: tuple[tuple[str, str, str], ...]  # prefix, pattern of the last name, one of _CLASSES
     known: dict[str, str]  # what `layer` has found so far
 
@@ -148,6 +152,11 @@ class Models(NamedTuple):
     def method(self, name: str) -> Row:
         """The row of a method of tensors; of an unlisted one the tensors must be in one place."""
         return self.rows.get(TENSOR_METHOD + name, SAME)
+
+    def converter(self, dotted: str) -> str:
+        """What the result of a call does the same as, when it is called in turn; empty if that is not known."""
+        made = self.converters.get(dotted)
+        return made or next((one for name, one in self.makers if fnmatch.fnmatchcase(dotted, name)), "")
 
     def layer(self, dotted: str) -> str:
         """What a class is to its data: one of _LAYERS, "module", "items", "pairs", or an empty string for any other."""
@@ -266,7 +275,7 @@ def models() -> Models:
         rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),
         frozenset(plain["scalars"]), tensors,
-        dtypes, takers, converters, tuple(modules), {},
+        dtypes, takers, converters, tuple(one for one in converters.items() if "*" in one[0]), tuple(modules), {},
     )  # fmt: skip
 
 

@@ -151,6 +151,9 @@ class Bindings(Expressions):
             self.rebind(target.value, base.but(place=self.where(value), links=value.links))
             return
         self.arrives(target, base, target, value)
+        if base.kind == BATCH:
+            self.rebind(target.value, base.but(fields={**(base.fields or {}), target.attr: value}))
+            return
         if base.kind == MODULE and target.attr in ("weight", "bias"):
             self.filled(target, base, value)
         if base.ref is None or base.kind not in (MODULE, OBJECT):

@@ -260,6 +260,8 @@ class Containers(Protocols):
         if isinstance(target, ast.Name):
             if target.id in self.state.names:
                 self.state.names[target.id] = value
+            elif value.kind in (SEQUENCE, MAPPING) and target.id in self.analysis.global_names(self.file):
+                self.analysis.global_names(self.file)[target.id] = value  # whoever runs next finds it there
         elif isinstance(target, ast.Attribute):
             base = self.eval(target.value)
             if base.ref is not None and base.kind in (MODULE, OBJECT):

@@ -279,6 +279,12 @@ class Devices(Results):
         elif generator.place.kind in (VAR, LITERAL) and place.on_host and self.analysis.default_is_known:
             self._missing("elsewhere", node, name, "make")
 
+    def drawn_by(self, node: ast.Call, name: str, value: Value, arguments: Arguments) -> None:
+        """`x.normal_(generator=g)`, `torch.multinomial(x, 2, generator=g)`: the generator has to be where `x` is."""
+        given, place = arguments[1].get("generator"), self.where(value)
+        if given is not None and given[0].place.on_host and place.kind in (VAR, LITERAL):
+            self.other_generator(node, name, given[0], place)
+
     def draws_on_host(self, name: str, arguments: Arguments) -> None:
         """A loader, a sampler or a split is given a generator: it draws numbers on the CPU, wherever the data are."""
         if self.quiet or self.file is not self.analysis.file or not self.analysis.default_is_known:

@@ -105,6 +105,7 @@ class Functions(Containers):
             at = keywords.get(name) or (values[position] if len(values) > position else None)
             if at is not None:
                 self.on_host(node, at[0], at[1], last, (TENSOR, BATCH, UNKNOWN))
+        self.drawn_by(node, last, first, arguments)
         values, keywords = without(row, (values, keywords))
         form = row.form
         if (

@@ -87,7 +87,9 @@ class Library(OutOfSight):
             return self.replaced(node, values[0][0], _keywords)
         if self.models.layer(dotted) == "record":
             return self.record(node, last, _keywords)
-        converter = self.models.converters.get(dotted, "")
+        if self.models.layer(dotted) in ("bundle", "copied_bundle"):
+            return self._bundle(node, last, arguments)
+        converter = self.models.converter(dotted)
         if converter == "chains":
             chained = values[0][0].items or () if values else ()
             return next((one for one in chained if one.kind == LIBRARY), self.unknown(node))
@@ -142,6 +144,19 @@ class Library(OutOfSight):
         for key, (value, _) in keywords.items():
             self.state.set_attribute(cell, key, value)
         return Value(OBJECT, Place(IN, cell), ref=cell, links=(self.link(MAKE, node, name),))
+
+    def _bundle(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
+        """Tensors in an object that has `.to()`: a graph, or named tensors. Empty, it is nowhere."""
+        values, keywords = arguments
+        fields = (values[0][0].fields or {}) if values else {}
+        fields = {**fields, **{key: value for key, (value, _) in keywords.items()}}
+        places = [self.where(one) for held in (*values, *keywords.values()) for one, _ in self.tensors(*held)]
+        place = AT_DEFAULT if values and not places else NOWHERE
+        if len(set(places)) == 1:
+            place = places[0]
+        made = Value(BATCH, place, fields=fields, links=(self.link(MAKE, node, name),))
+        told = self.target(*keywords["device"][:1], node) if "device" in keywords else None
+        return self.moved(made, told, node) if told is not None else made
 
     def replaced(self, node: ast.Call, old: Value, keywords: dict[str, tuple[Value, ast.expr]]) -> Value:
         """A copy of an object with other attributes."""

@@ -64,10 +64,8 @@ _SPEAKING = TENSOR_USES | {"float", "half", "long", "bfloat16", "view", "reshape
 # These give the module back, or what is like the tensor.
 _KEEPING = frozenset({"eval", "train", "requires_grad_", "half", "float"})
 _CASTS = frozenset({"float", "double", "half", "bfloat16"})
-# Of what was moved, and may be a tensor, a module or a container, only a tensor has these.
-_OF_TENSORS = frozenset(
-    {"sum", "mean", "abs", "exp", "log", "sqrt", "pow", "argmax", "max", "min", "norm", "std"}
-)
+# Of what was moved, containers and graphs have these as well as tensors.
+_OF_OTHERS = frozenset([*dir(dict), *dir(list), *dir(str), "size", "clone", "coalesce"])
 _BATCH_METHODS = frozenset(["items", "values", "keys", "get", "pop", "update", "copy"])
 
 
@@ -133,6 +131,7 @@ class Methods(Moves):
         if name == "detach":  # nothing else has it: what a module out of sight gave is a tensor
             base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
         row = self.models.method(name)
+        self.drawn_by(node, name, base, arguments)
         values, keywords = without(row, arguments)
         if base.role == DISTRIBUTION and name in ("sample", "rsample"):
             return self._drawn(node, base, name, many=bool(values or keywords))
@@ -155,7 +154,8 @@ class Methods(Moves):
         else:
             operands: list[Operand] = [(base, at)]
             for value, argument in (*values, *keywords.values()):
-                operands += [one for one in self.tensors(value, argument) if one[0].kind != MODULE]
+                held = self.tensors(self.as_tensor(value), argument)
+                operands += [one for one in held if one[0].kind != MODULE]
             inplace = name.endswith("_") and not name.endswith("__")
             made = (
                 self.together(node, operands, name, strict=self.is_strict(row, arguments))
@@ -372,7 +372,7 @@ class Methods(Moves):
         if base.role == "host" and name in _SPEAKING:
             made = self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments)
             return made.but(role="host")
-        if base.role == "moved" and (name in _SPEAKING or name == "numpy" or name in _OF_TENSORS):
+        if base.role == "moved" and name in tensor_attributes() - module_attributes() - _OF_OTHERS:
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         has_place = base.place.is_named or base.place.kind == CHOICE
         if has_place and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):

@@ -16,6 +16,7 @@ from devfix.engine.values import (
     DTYPE,
     LIBRARY,
     LOAD,
+    MAKE,
     MAPPING,
     MODULE,
     OBJECT,
@@ -26,6 +27,7 @@ from devfix.engine.values import (
     UNKNOWN,
     USES,
     Assumption,
+    Link,
     Value,
 )
 
@@ -81,7 +83,7 @@ class Moves(Library):
         if base.kind == TENSOR and place.kind == LITERAL:
             return self.moved(base, place, node)
         target = node.func.value if isinstance(node.func, ast.Attribute) else None
-        graph = any(one.kind == LOAD and one.name == "data set" for one in base.links[:1])
+        graph = any(map(self._moves_itself, base.links[:1]))
         if base.kind == BATCH and isinstance(target, ast.Name) and (alone or graph):
             if target.id in self.state.names:  # such a container moves itself
                 self.state.names[target.id] = self.moved(base, place, node)
@@ -91,6 +93,12 @@ class Moves(Library):
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
+
+    def _moves_itself(self, made: Link) -> bool:
+        """Is what is made here a graph that `.to()` changes: an item of a data set, or one that is put together?"""
+        if made.kind == MAKE and isinstance(made.node, ast.Call):
+            return self.models.layer(made.file.dotted(made.node.func)) == "bundle"
+        return made.kind == LOAD and made.name == "data set"
 
     def _is_one_of_many(self, node: ast.Call) -> bool:
         """`nets[0].to(device)`, where one value stands for all of `nets`: the others stay where they are."""
