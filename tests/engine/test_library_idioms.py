@@ -1,4 +1,4 @@
-"""What other packages make on the CPU, and what torch draws with a generator: bugs are told, the right twins are not."""
+"""What other packages make on the CPU, and what torch draws with a generator; and the right twins."""
 
 from __future__ import annotations
 
