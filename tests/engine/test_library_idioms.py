@@ -12,6 +12,7 @@ import dgl
 import timm
 import torch
 import torch.nn as nn
+from diffusers import DDPMScheduler
 from PIL import Image
 from tensordict import TensorDict
 from torch_geometric.data import Data
@@ -101,6 +102,13 @@ FOUND = {
             adjacency = torch.eye(3).to_sparse()  # <
             return torch.sparse.mm(adjacency, x.to(device))
     """,
+    "noise for a scheduler": """
+        scheduler = DDPMScheduler.from_pretrained("a")
+        def add(x, steps):
+            x = x.to(device)
+            noise = torch.randn(x.shape)  # <
+            return scheduler.add_noise(x, noise, torch.randint(0, steps, (3,)))
+    """,
     "blocks": """
         def blocks(x):
             return torch.block_diag(x.to(device), torch.ones(2, 2))  # <
@@ -156,6 +164,12 @@ SILENT = {
         x = torch.ones(3, 4, device=device)
         x.normal_(generator=g)
         torch.ones(3, 4).normal_(generator=torch.Generator())
+    """,
+    "noise on the device of its data": """
+        scheduler = DDPMScheduler()
+        def add(x, steps):
+            x = x.to(device)
+            return scheduler.add_noise(x, torch.randn_like(x), torch.randint(0, steps, (3,)))
     """,
     "what was moved may be a container": """
         def count(x):

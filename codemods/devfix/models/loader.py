@@ -112,6 +112,7 @@ class Models(NamedTuple):
     """All rows, and the prefixes of names that belong together."""
 
     rows: dict[str, Row]
+    methods: tuple[tuple[str, Row], ...]  # those of the rows whose names are patterns
     tensor_spaces: tuple[str, ...]
     other_spaces: tuple[str, ...]
     array_spaces: tuple[str, ...]
@@ -152,6 +153,10 @@ class Models(NamedTuple):
     def method(self, name: str) -> Row:
         """The row of a method of tensors; of an unlisted one the tensors must be in one place."""
         return self.rows.get(TENSOR_METHOD + name, SAME)
+
+    def of_instance(self, dotted: str) -> Row | None:
+        """The row of a method of what a class of another package makes, by a pattern of their names."""
+        return next((row for name, row in self.methods if fnmatch.fnmatchcase(dotted, name)), None)
 
     def converter(self, dotted: str) -> str:
         """What the result of a call does the same as, when it is called in turn; empty if that is not known."""
@@ -272,7 +277,7 @@ def models() -> Models:
     )
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
-        rows, tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
+        rows, tuple(one for one in rows.items() if "*" in one[0]), tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),
         frozenset(plain["scalars"]), tensors,
         dtypes, takers, converters, tuple(one for one in converters.items() if "*" in one[0]), tuple(modules), {},

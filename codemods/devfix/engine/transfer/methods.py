@@ -366,9 +366,13 @@ class Methods(Moves):
         if base.links and base.links[0].kind == LOAD and name in _BATCH_METHODS:  # of a checkpoint
             item = Value(SEQUENCE, items=(A_TEXT, base)) if name == "items" else base
             return Value(SEQUENCE, rest=item) if name in ("items", "values") else base
-        if base.role == "instance" and name == "load_state_dict":
-            self._get_weights(base, arguments)
-            return ANYTHING
+        if base.role == "instance":
+            if name == "load_state_dict":
+                self._get_weights(base, arguments)
+                return ANYTHING
+            row = self.models.of_instance(f"{self.class_of(base).removesuffix('.from_pretrained')}.{name}")
+            if row is not None:
+                return self.by_row(node, row, name, arguments)
         if base.role == "host" and name in _SPEAKING:
             made = self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments)
             return made.but(role="host")
