@@ -277,7 +277,8 @@ def models() -> Models:
     )
     shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
     return Models(
-        rows, tuple(one for one in rows.items() if "*" in one[0]), tensor, other, array, readers, shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
+        rows, tuple(one for one in rows.items() if "*" in one[0]), tensor, other, array, readers,
+        shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),
         frozenset(plain["scalars"]), tensors,
         dtypes, takers, converters, tuple(one for one in converters.items() if "*" in one[0]), tuple(modules), {},
