@@ -225,10 +225,9 @@ class Functions(Containers):
                 return Value(TENSOR)  # what of a batch is made a tensor was a list, which nobody moves
             if first.kind in (TENSOR, BATCH):
                 return Value(TENSOR, first.place, rank=first.rank, links=first.links, assumed=first.assumed)
-            given = values[0][1] if values and is_parameter(first.place) else None
-            if (
-                first.kind == UNKNOWN and last != "tensor" and not self._is_list(given)
-            ):  # where that is, if a tensor
+            listed = first.kind == UNKNOWN and is_parameter(first.place) and self._is_list(values[0][1])
+            rank = 1 if listed else rank
+            if first.kind == UNKNOWN and last != "tensor" and not listed:  # where that is, if it is a tensor
                 doubt = frozenset({Assumption(DATA, last)})
                 return Value(TENSOR, first.place if is_parameter(first.place) else NOWHERE, assumed=doubt)
             inner = [value for value, _ in self.tensors(first, node)]
