@@ -3,37 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import pytest
-from devfix.inputs.siblings import _bound
 from devfix.project.importing import _IMPORT, statements_in
 from devfix.text import parsed as kept
 from devfix.text.source import children, walk
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-_PIECES = st.sampled_from(
-    [
-        *["x", "y", "xs", "self", ".", ".to(", ".cuda(", "[", "]", "(", ")", ",", "for", "in", "index", "0"],
-        ", ",
-        " = ",
-        " == ",
-        "for ",
-        " in ",
-        "\n",
-        " ",
-    ]
-)
-_TEXTS = st.lists(_PIECES, max_size=25).map("".join)
-
-
-@settings(max_examples=400)
-@given(_TEXTS)
-def test_what_is_bound(code: str) -> None:
-    bound = _bound(code)
-    for name in ("x", "y", "xs"):
-        assert (name in bound) == bool(re.search(rf"\b{name}(?:, ?\w+)* = ", code))
 
 
 @pytest.mark.parametrize(

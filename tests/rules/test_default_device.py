@@ -54,6 +54,18 @@ CHANGED = {
         "sampler = RandomSampler([1], generator=torch.Generator(device=torch.empty(0).device))\n",
         Safety.UNSAFE,
     ),
+    "a default type that options choose": (
+        "if torch.cuda.is_available():\n    if args.cuda:\n"
+        "        torch.set_default_tensor_type('torch.cuda.FloatTensor')\n    if not args.cuda:\n"
+        "        torch.set_default_tensor_type('torch.FloatTensor')\n"
+        "def train(rows):\n    return DataLoader(rows, shuffle=True)\n",
+        "if torch.cuda.is_available():\n    if args.cuda:\n"
+        "        torch.set_default_tensor_type('torch.cuda.FloatTensor')\n    if not args.cuda:\n"
+        "        torch.set_default_tensor_type('torch.FloatTensor')\n"
+        "def train(rows):\n    return DataLoader(rows, shuffle=True, "
+        "generator=torch.Generator(device=torch.empty(0).device))\n",
+        Safety.UNSAFE,
+    ),
     "an array": (
         f"{SET}ticks = torch.linspace(0, 1, 5)[1:].numpy()\n",
         f"{SET}ticks = torch.linspace(0, 1, 5)[1:].cpu().numpy()\n",

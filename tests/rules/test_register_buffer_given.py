@@ -18,6 +18,7 @@ FOUND = {
     "a tensor or None": {"annotation": ": Tensor | None"},
     "of a class without a forward": {"method": "transform"},
     "made of a list": {"annotation": ": list[int]", "store": "self.table = torch.tensor(table)", "use": "x + self.table"},
+    "made of a list that may be left out": {"annotation": ": Optional[list] = None", "store": "self.table = torch.as_tensor(table)", "use": "x + self.table"},
     "dimensions unknown": {"use": "x + self.table"},
     "handed to a static method": {"use": "Shift.add(x=x, y=self.table)\n    @staticmethod\n    def add(x, y):\n        return x + y[:2]"},
 }  # fmt: skip
@@ -49,13 +50,33 @@ def program(change: dict[str, str]) -> str:
 @pytest.mark.parametrize("name", FOUND)
 def test_found(name: str) -> None:
     found = findings(RegisterBuffer(), program(FOUND[name]))
-    safety = Safety.SAFE if name == "made of a list" else Safety.UNSAFE
+    safety = Safety.SAFE if "made of a list" in name else Safety.UNSAFE
     assert [(f.codemod, f.fix.safety if f.fix else None) for f in found] == [("register-buffer", safety)]
 
 
 @pytest.mark.parametrize("name", SILENT)
 def test_silent(name: str) -> None:
     assert not findings(RegisterBuffer(), program(SILENT[name]))
+
+
+def test_what_two_modules_keep_is_registered_by_the_one_that_uses_it() -> None:
+    """A buffer of the outer module is moved by a copy, of which the inner one knows nothing."""
+    text = (
+        f"{HEAD}class Inner(nn.Module):\n    def __init__(self, table):\n        super().__init__()\n"
+        "        self.table = table\n\n    def forward(self, x: Tensor):\n        return x + self.table\n\n\n"
+        "class Outer(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.rows = torch.ones(4)\n        self.inner = Inner(self.rows)\n\n"
+        "    def forward(self, x: Tensor):\n        return self.inner(x)\n"
+    )
+    (finding,) = findings(RegisterBuffer(), text)
+    assert text[finding.span.start : finding.span.end] == "self.table = table"
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
+def test_what_is_a_parameter_in_one_arm_is_no_buffer() -> None:
+    store = "self.table = nn.Parameter(torch.ones(4)) if table else torch.ones(4)"
+    (finding,) = findings(RegisterBuffer(), program({"annotation": ": bool", "store": store}))
+    assert finding.fix is None
 
 
 def test_a_base_of_the_file_is_not_judged_by_its_name() -> None:

@@ -20,6 +20,7 @@ from devfix.engine.values import CALLER, MODULE, Value
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
 from devfix.models import frameworks
 from devfix.repair.expressible import devices_at, expressible
+from devfix.text.bindings import bound
 from devfix.text.placing import bound_before, dotted
 from devfix.text.source import Source
 
@@ -104,7 +105,7 @@ def _asks(node: ast.expr, source: Source) -> bool:
         return True
     named = [one for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))]
     for one in named:
-        for binding in device_types.bindings(source).of(source.code(one), node):
+        for binding in bound(source, source.code(one), node):
             if (
                 binding.value is not None
                 and not binding.parameter
@@ -120,7 +121,7 @@ def _asks_by_name(condition: object, one: Autocast, source: Source) -> bool:
     text = condition[-1] if isinstance(condition, tuple) and condition else condition
     if not isinstance(text, str) or not text.replace(".", "").isidentifier():
         return False
-    for binding in device_types.bindings(source).of(text, one.node):
+    for binding in bound(source, text, one.node):
         if isinstance(binding.value, ast.Compare) and asks_for_kind(source.code(binding.value)):
             return True
     return False

@@ -9,8 +9,10 @@ from dataclasses import replace
 from devfix.checkers import (
     choices,
     expressions,
+    forgotten,
     given_modules,
     handed_together,
+    indices,
     mismatches,
     refusals,
     siblings,
@@ -21,6 +23,9 @@ from devfix.flow import Flow
 from devfix.text.source import Source, remembered
 
 CODEMODS = frozenset(mismatches.CODEMODS) | expressions.CODEMODS | choices.CODEMODS | siblings.CODEMODS
+_CHECKERS = (
+    mismatches, refusals, expressions, choices, siblings, forgotten, indices, given_modules, handed_together,
+)  # fmt: skip
 # What these say of a line is about how a device is written; what is left behind there is another bug.
 _APART = ("hard-coded-cuda", "map-location")
 
@@ -38,7 +43,7 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
             first, last = source.position(span.start)[0], source.position(max(span.start, span.end - 1))[0]
             spoken_by.update(range(first, min(last, first + 12) + 1))
     analysis = flow.facts()
-    for checker in (mismatches, refusals, expressions, choices, siblings, given_modules, handed_together):
+    for checker in _CHECKERS:
         told = set[int]()
         for finding, lines in checker.found(analysis, served):
             by_itself = apart.get(finding.codemod, set[int]())

@@ -25,9 +25,9 @@ from devfix.findings import (
     Safety,
     WrapExpression,
 )
-from devfix.text.bindings import Bindings
+from devfix.text.bindings import bound
 from devfix.text.placing import expects_error, guards_of
-from devfix.text.source import Source, remembered
+from devfix.text.source import Source
 
 CODEMOD = "normalize-device-type"
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
@@ -146,7 +146,7 @@ def _asks(source: Source, node: ast.AST, code: str) -> bool:
     around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
     if around is not None and _asks_in(source, around, code):
         return True
-    for one in bindings(source).of(code, node):
+    for one in bound(source, code, node):
         scope = source.enclosing(one.node, ast.FunctionDef, ast.AsyncFunctionDef)
         if one.value is not None and scope is not None:
             if any(_asks_in(source, scope, name.id) for name in source.of_kind(ast.Name, one.value)):
@@ -165,11 +165,6 @@ def _asks_in(source: Source, scope: ast.AST, code: str) -> bool:
             if source.code(one.left) == code and _all_types(other) and not isinstance(other, ast.Constant):
                 return True
     return False
-
-
-@remembered
-def bindings(source: Source) -> Bindings:
-    return Bindings(source)
 
 
 # --- what to write -----------------------------------------------------------------------------
@@ -253,7 +248,7 @@ def _why(use: DeviceUse, related: tuple[Related, ...], source: Source) -> str:
 def _origin(device: ast.expr, source: Source) -> tuple[Related, ...]:
     """Where a device gets its value: where that is no plain type, if there are several."""
     code = source.code(device) if isinstance(device, (ast.Name, ast.Attribute)) else ""
-    every = bindings(source).of(code, device) if code else []
+    every = bound(source, code, device) if code else []
     best = sorted(
         every,
         key=lambda one: (one.value is None or _is_plain_type(one.value) or one.parameter, one.parameter),
@@ -308,7 +303,7 @@ def _may_fail(use: DeviceUse, analysis: Analysis) -> bool:
         return False
     if any(f"{code}{used}" in source.text for used in _CUTS) or not _by_name(use, analysis):
         return False
-    values = [one.value for one in bindings(source).of(code, use.value_node)]
+    values = [one.value for one in bound(source, code, use.value_node)]
     displays = (ast.List, ast.Tuple, ast.Set, ast.Dict)
     texts = [one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     return not any(isinstance(one, displays) for one in values) and all(of_text(one) for one in texts)

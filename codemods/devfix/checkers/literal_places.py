@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from devfix.checkers.device_types import bindings
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, Function
@@ -18,7 +17,7 @@ from devfix.engine.values import BATCH, CALLER, LOCAL, MODULE, TENSOR
 from devfix.models import frameworks
 from devfix.repair.candidates import exact_at
 from devfix.repair.expressible import devices_at, expressible
-from devfix.text.bindings import FunctionNode, function_around
+from devfix.text.bindings import FunctionNode, bound, function_around
 from devfix.text.names import path_of
 from devfix.text.placing import around, bound_before, is_local, stores
 from devfix.text.source import Source
@@ -176,7 +175,7 @@ def in_scope(one: Named, analysis: Analysis) -> Known | None:
 
 
 def _term(text: str, place: Place, analysis: Analysis, at: ast.AST) -> Known:
-    found = bindings(analysis.file.source).of(text, at)
+    found = bound(analysis.file.source, text, at)
     node = found[0].node if found else None
     return Known(text, f"`{text}`", len(found) == 1 and is_of_machine(place, analysis), node)
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devfix.checkers.device_types import bindings
 from devfix.checkers.literal_guards import (
     Guard,
     Told,
@@ -35,6 +34,7 @@ from devfix.findings import DeleteStatement, Edit, Elsewhere, InsertStatement, R
 from devfix.flow import Flow
 from devfix.models.torch_api import ACCELERATOR_SINCE, DEFAULT_DEVICE_CALLS
 from devfix.repair.literals import as_buffer, at_its_place, declared, imported, moved, named_constants
+from devfix.text.bindings import bound
 from devfix.text.names import path_of
 from devfix.text.placing import stores
 
@@ -366,7 +366,7 @@ class _Judge:
             return None  # a dtype goes along
         if not path.startswith("self.") or path.count(".") != 1:
             return None
-        if len(bindings(source).of_class(owner.node, path)) != 1:
+        if len(bound(source, path, owner.node.body[0])) != 1:
             return None
         reads = [one for one in source.of_kind(ast.Attribute, owner.node) if path_of(one) == path]
         reads = [one for one in reads if isinstance(one.ctx, ast.Load)]

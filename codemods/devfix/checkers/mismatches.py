@@ -32,7 +32,7 @@ from devfix.engine.values import (
 )
 from devfix.findings import Edit, Finding, Fix, Related, Safety
 from devfix.models.loader import models
-from devfix.repair.buffers import as_buffer
+from devfix.repair.buffers import as_buffer, is_safe_buffer
 from devfix.repair.candidates import (
     at_its_making,
     at_the_meeting,
@@ -43,9 +43,6 @@ from devfix.repair.candidates import (
 from devfix.repair.modules import is_safe_move, moved
 
 FACTORIES = "place-factory"
-_UNPROVEN = {
-    "register-buffer": "it should move with the module"
-}  # what its fix assumes where nothing else is
 CODEMODS = (
     FACTORIES,
     "register-buffer",
@@ -157,7 +154,7 @@ def _stored_in_module(mismatch: Mismatch, analysis: Analysis) -> Link | None:
     """The link by which a module keeps the stray in a plain attribute."""
     if mismatch.stray.role == "parameter":
         return None  # in the place of a buffer
-    for link in mismatch.stray.links:
+    for link in reversed(mismatch.stray.links):  # whoever uses it has to move its own
         if link.kind != STORE or link.file is not analysis.file:
             continue
         owner = analysis.file.source.enclosing(link.node, ast.ClassDef)
@@ -212,10 +209,13 @@ def _finding(
     )
     made = codemod == FACTORIES and title.startswith("make")
     safe = bool(edits) and made and any(is_safe(one, edits, analysis) for one in every)
+    registers = link is not None and title.startswith("register")
+    if edits and link is not None and registers:
+        safe = is_safe_buffer(link, every, analysis)
     if codemod == "module-never-moved" and mismatch.stray_place.kind != CPU:
         safe = is_safe_move(mismatch, analysis)
     if edits and not safe:
-        message += assumptions(mismatch, _UNPROVEN.get(codemod, ""))
+        message += assumptions(mismatch, "it should move with the module" if registers else "")
     here = mismatch.file is analysis.file
     word = "run" if codemod == "module-never-moved" else "used"
     related = (Related(source.span(mismatch.node), f"it is {word} here"),) if here else ()
@@ -237,7 +237,8 @@ def _fix(
     if codemod == "register-buffer":
         link = _stored_in_module(mismatch, analysis)
         if link is None or not link.name.endswith("[]"):  # a list of tensors is no buffer
-            return "register it as a buffer", as_buffer(link, analysis) if link is not None else (), None
+            title = f"register `self.{link.name}` as a buffer" if link is not None else ""
+            return title, as_buffer(link, analysis) if link is not None else (), None
     elif codemod == "module-never-moved":
         if mismatch.stray_place.kind == CPU:  # where it was put on purpose
             device, edits = restored(mismatch, analysis)

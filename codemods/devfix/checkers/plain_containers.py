@@ -11,12 +11,11 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence_of_modules import holds_layers, is_layer_name, makes_no_module
 from devfix.engine.facts import Uses
 from devfix.engine.files import Class, Function
+from devfix.engine.stores import NOWHERE, Kept, Method, Store, has_own_way, kept_by, only_building, super_call
 from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
 from devfix.models.loader import models, module_attributes
-from devfix.registration.classes import RESERVED, ModuleClass, module_classes
-from devfix.registration.stores import Method, Store
 from devfix.repair.plain_containers import PlainContainer, as_module_container
 from devfix.text.names import of_self
 from devfix.text.source import Source
@@ -60,13 +59,12 @@ def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:
     """The plain containers of modules that the methods of the file's module classes run."""
     if not (analysis.parts.uses or analysis.parts.given_uses):
         return
-    for owner in module_classes(analysis.file.source):
-        known = analysis.file.of_node.get(owner.node)
-        if not isinstance(known, Class) or owner.super_call is None:
+    for owner in analysis.file.all_classes:
+        if not analysis.classes.is_module(owner) or super_call(owner) is None:
             continue
-        cell = analysis.classes.cell(known)
-        for name, value in analysis.classes.state(known).attributes(cell):
-            if value.kind in (SEQUENCE, MAPPING) and name not in RESERVED:
+        cell = analysis.classes.cell(owner)
+        for name, value in analysis.classes.state(owner).attributes(cell):
+            if value.kind in (SEQUENCE, MAPPING) and name not in module_attributes():
                 found = _judged(owner, name, value, analysis)
                 if found is not None:
                     yield found
@@ -78,9 +76,9 @@ def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:
                     yield found
 
 
-def _given(owner: ModuleClass, name: str, uses: Uses, analysis: Analysis) -> PlainContainer | None:
+def _given(owner: Class, name: str, uses: Uses, analysis: Analysis) -> PlainContainer | None:
     """A list of modules that every caller in view passes to the constructor, which keeps it as it is."""
-    stores, parts = tuple(owner.stores.get(name, ())), analysis.parts
+    stores, parts = tuple(_kept(owner, name).stores), analysis.parts
     if not _may_register(owner, name, stores) or not isinstance(stores[0].part, (ast.Name, ast.BoolOp)):
         return None
     link = Link(STORE, analysis.file, stores[0].target, f"{name}[]")
@@ -97,15 +95,16 @@ def _given(owner: ModuleClass, name: str, uses: Uses, analysis: Analysis) -> Pla
     return PlainContainer(owner, name, stores, False, False, False, True, *run, guessed)
 
 
-def _are_modules(owner: ModuleClass, store: Store, run: ast.AST, analysis: Analysis) -> bool:
+def _are_modules(owner: Class, store: Store, run: ast.AST, analysis: Analysis) -> bool:
     """Does a name say that callers pass modules; or is another argument registered as such, and do these run alike?"""
     source, kept = (
         analysis.file.source,
         store.part.values[0] if isinstance(store.part, ast.BoolOp) else store.part,
     )
-    if source.calls_by_name.get(owner.node.name) or not isinstance(kept, ast.Name) or owner.init is None:
+    init = owner.methods.get("__init__")
+    if source.calls_by_name.get(owner.name) or not isinstance(kept, ast.Name) or init is None:
         return False
-    arguments = (*owner.init.args.args, *owner.init.args.kwonlyargs)
+    arguments = init.parameters
     annotation = next((one.annotation for one in arguments if one.arg == kept.id), None)
     if annotation is not None and not _PLAIN.match(ast.unparse(annotation)):
         return False
@@ -115,7 +114,7 @@ def _are_modules(owner: ModuleClass, store: Store, run: ast.AST, analysis: Analy
     return _feeds_itself(source, run) and any(
         models().layer(analysis.file.dotted(call.func)) == "container"
         and any(isinstance(one, ast.Name) and one.id in given for one in ast.walk(call))
-        for call in source.of_kind(ast.Call, owner.init)
+        for call in source.of_kind(ast.Call, init.node)
     )
 
 
@@ -127,23 +126,27 @@ def _feeds_itself(source: Source, run: ast.AST) -> bool:
     return any(isinstance(part, ast.Name) and part.id in given for one in targets for part in ast.walk(one))
 
 
-def _may_register(owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
+def _may_register(owner: Class, name: str, stores: tuple[Store, ...]) -> bool:
     """Are these all stores of an attribute, in methods that make the object, once it is a module?"""
-    if not stores or owner.handles(name) or owner.class_level(name):
+    if not stores or has_own_way(owner, name):
         return False
-    if any(
-        one.part is None or not owner.builds(one.method) or one.form not in ("single", "typed", "unpack")
+    building, start = only_building(owner), super_call(owner)
+    return start is not None and not any(
+        one.part is None
+        or one.method.name not in building
+        or one.form not in ("single", "typed", "unpack")
+        or (one.method.name == "__init__" and one.statement.lineno < start.lineno)
         for one in stores
-    ):
-        return False
-    assert owner.super_call is not None
-    first = owner.super_call.lineno
-    return not any(one.method is owner.init and one.statement.lineno < first for one in stores)
+    )
 
 
-def _judged(owner: ModuleClass, name: str, value: Value, analysis: Analysis) -> PlainContainer | None:
+def _kept(owner: Class, name: str) -> Kept:
+    return kept_by(owner.file.source, owner.node).get(name, NOWHERE)
+
+
+def _judged(owner: Class, name: str, value: Value, analysis: Analysis) -> PlainContainer | None:
     parts = list(_modules(value))
-    stores = tuple(one for one in owner.stores.get(name, ()) if one.form != "augmented")
+    stores = tuple(one for one in _kept(owner, name).stores if one.form != "augmented")
     if not parts or any(one is None or _is_registered(one, analysis) for one in parts):
         return None
     if not _may_register(owner, name, stores) or _is_registered_as_well(owner, name, analysis):
@@ -201,12 +204,12 @@ def _is_registered(value: Value, analysis: Analysis) -> bool:
     return value.place.key in registered or (value.ref is not None and value.ref in registered)
 
 
-def _is_registered_as_well(owner: ModuleClass, name: str, analysis: Analysis) -> bool:
+def _is_registered_as_well(owner: Class, name: str, analysis: Analysis) -> bool:
     """`nn.ModuleList([part for pair in self.pairs for part in pair])`: all that is in a list of lists?"""
     return any(
         models().layer(analysis.file.dotted(call.func)) == "container"
         and any(isinstance(one, ast.comprehension) and of_self(one.iter) == name for one in ast.walk(call))
-        for call in owner.source.of_kind(ast.Call, owner.node)
+        for call in owner.file.source.of_kind(ast.Call, owner.node)
     )
 
 
@@ -221,20 +224,25 @@ def _is_like_a_layer(name: str) -> bool:
 
 def _is_good_key(key: object) -> bool:
     """May a ModuleDict have it?"""
-    return isinstance(key, str) and bool(key) and "." not in key and key not in RESERVED | set(dir(dict))
+    return (
+        isinstance(key, str)
+        and bool(key)
+        and "." not in key
+        and key not in module_attributes() | set(dir(dict))
+    )
 
 
-def _is_alone(owner: ModuleClass, name: str, stores: tuple[Store, ...]) -> bool:
+def _is_alone(owner: Class, name: str, stores: tuple[Store, ...]) -> bool:
     """`self.teacher = [module]`: a list of one that is there already, and never added to, hides it on purpose."""
     part = stores[0].part
-    if len(owner.stores[name]) > 1 or not isinstance(part, (ast.List, ast.Tuple)) or len(part.elts) != 1:
+    kept, parents = _kept(owner, name), owner.file.source.parents
+    if len(kept.stores) > 1 or not isinstance(part, (ast.List, ast.Tuple)) or len(part.elts) != 1:
         return False
-    parents = owner.source.parents
-    added = any(isinstance(parents[one], ast.Attribute) for one in owner.loads.get(name, ()))
+    added = any(isinstance(parents[one], ast.Attribute) for one in kept.loads)
     return not added and not isinstance(part.elts[0], ast.Call)
 
 
-def _run(owner: ModuleClass, name: str, analysis: Analysis, *, sure: bool) -> tuple[ast.AST, Method] | None:
+def _run(owner: Class, name: str, analysis: Analysis, *, sure: bool) -> tuple[ast.AST, Method] | None:
     """Where a method other than those that make the object runs an element; none if elements are looked after."""
     done: Uses = {}
     for link, uses in analysis.parts.uses.items():
@@ -245,14 +253,12 @@ def _run(owner: ModuleClass, name: str, analysis: Analysis, *, sure: bool) -> tu
     return _run_by(owner, done, analysis, sure=sure)
 
 
-def _run_by(
-    owner: ModuleClass, done: Uses, analysis: Analysis, *, sure: bool
-) -> tuple[ast.AST, Method] | None:
+def _run_by(owner: Class, done: Uses, analysis: Analysis, *, sure: bool) -> tuple[ast.AST, Method] | None:
     source, runs = analysis.file.source, list[tuple[ast.AST, Method]]()
     for what, nodes in done.items():
         for node in nodes:
             method = source.enclosing(node, ast.FunctionDef)
-            if not isinstance(method, ast.FunctionDef) or owner.builds(method):
+            if not isinstance(method, ast.FunctionDef) or method.name in only_building(owner):
                 continue
             if what in _HANDLING or _moves_inputs(node):
                 return None

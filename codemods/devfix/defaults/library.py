@@ -10,8 +10,7 @@ from devfix.findings import SetArgument
 from devfix.flow import Flow
 from devfix.models.loader import models
 from devfix.repair.expressible import device_for
-from devfix.text.bindings import Bindings, function_around
-from devfix.text.callees import leading_text
+from devfix.text.bindings import bound, function_around
 from devfix.text.names import path_of
 from devfix.text.remarks import Remark
 from devfix.text.source import Source
@@ -21,12 +20,15 @@ _DONE = {
     "cuda": "goes to CUDA, and raises where there is none",
     "auto": "chooses a device itself",
 }
-_CHOICE = re.compile(r"^(?:args|opts?|opt|cfg|config|params|hparams|flags)\.", re.IGNORECASE)
+_CUDA = re.compile(r"(?:torch\.device\()?'cuda(?::0)?'\)?")
+_CHOICE = re.compile(r"(?:args|opts?|cfg|config|params|hparams|flags)\.", re.IGNORECASE)
+# `"cuda:1"`, `f"cuda:{gpu}"`, `torch.device("cuda", 1)`, `torch.device(args.device)`; one arm may be the CPU.
+_NUMBERED = re.compile(rf"'cuda:(?!0')|device\('cuda', |(?:^|device\(|else ){_CHOICE.pattern}", re.IGNORECASE)
 
 
 def left_out(flow: Flow) -> Iterator[Remark]:
     """Calls of the table without a device, where another device than their default is in scope."""
-    source, analysis, bindings = flow.source, flow.facts(), flow.once(Bindings)
+    source, analysis = flow.source, flow.facts()
     for call, seen in sorted(
         analysis.loaded.takers.items(), key=lambda one: (one[0].lineno, one[0].col_offset)
     ):
@@ -36,7 +38,7 @@ def left_out(flow: Flow) -> Iterator[Remark]:
         if any(isinstance(argument, ast.Starred) for argument in call.args) or _by_position(call):
             continue
         device = device_for(analysis, call, *seen)
-        if not device or not _differs(source, bindings, call, device, default) or _moved(source, call):
+        if not device or not _differs(source, call, device, default) or _moved(source, call):
             continue
         yield Remark(
             source.span(call),
@@ -50,42 +52,20 @@ def left_out(flow: Flow) -> Iterator[Remark]:
 def _by_position(call: ast.Call) -> bool:
     """Is one of the plain arguments the device? Then it looks like one."""
     return any(
-        path_of(one).lower().rpartition(".")[2] in ("device", "dev") or _literal(one) for one in call.args
+        path_of(one).lower().rpartition(".")[2] in ("device", "dev")
+        or (isinstance(one, ast.Constant) and str(one.value).partition(":")[0] in ("cpu", "cuda", "mps"))
+        for one in call.args
     )
 
 
-def _literal(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and str(node.value).partition(":")[0] in ("cpu", "cuda", "mps")
-
-
-def _differs(source: Source, bindings: Bindings, call: ast.Call, device: str, default: str) -> bool:
+def _differs(source: Source, call: ast.Call, device: str, default: str) -> bool:
     """May the device be another one than the default? For "auto", only one that is chosen by number or name."""
-    if default == "cpu":
+    values = [ast.unparse(one.value) for one in bound(source, device, call) if one.value is not None]
+    if default == "cpu" or _CHOICE.match(device):
         return True
-    if _CHOICE.match(device):
-        return True
-    values = [binding.value for binding in bindings.of(device, call) if binding.value is not None]
     if default == "cuda":
-        return not values or not all(ast.unparse(value) in _CUDA for value in values)
-    return bool(values) and all(_numbered(source, value) for value in values)
-
-
-_CUDA = ("'cuda'", "'cuda:0'", "torch.device('cuda')", "torch.device('cuda:0')")
-
-
-def _numbered(source: Source, value: ast.expr) -> bool:
-    """`"cuda:1"`, `f"cuda:{gpu}"`, `torch.device("cuda", 1)`, `torch.device(args.device)`; one arm may be the CPU."""
-    if isinstance(value, ast.IfExp):
-        arms = [value.body, value.orelse]
-        return any(_numbered(source, arm) for arm in arms)
-    if isinstance(value, ast.Call) and source.qualified(value.func) == "torch.device":
-        if len(value.args) == 2:
-            return True
-        return len(value.args) == 1 and _numbered(source, value.args[0])
-    if _CHOICE.match(path_of(value)):
-        return True
-    text = leading_text(value)
-    return text.startswith("cuda:") and text != "cuda:0"
+        return not values or not all(map(_CUDA.fullmatch, values))
+    return bool(values) and all(map(_NUMBERED.search, values))
 
 
 def _moved(source: Source, call: ast.Call) -> bool:

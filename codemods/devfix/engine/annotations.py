@@ -54,6 +54,12 @@ def of_library(file: File, annotation: ast.expr | None) -> str:
     return named[0] if len(named) == 1 and models().layer(named[0]) == "module" else ""
 
 
+def is_list(file: File, annotation: ast.expr | None) -> bool:
+    """Does an annotation allow lists and tuples only, beside None?"""
+    named = [file.dotted(one).lower() for one in arms(file, annotation)] if annotation is not None else []
+    return bool(named) and all(one.rpartition(".")[2] in _SEQUENCES for one in named)
+
+
 def annotated_text(text: str) -> str:
     low = text.lower()
     words = "".join(one if one.isalnum() or one == "_" else " " for one in text).split()

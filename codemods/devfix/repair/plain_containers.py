@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from devfix.engine.files import Class
+from devfix.engine.stores import NOWHERE, Method, Store, kept_by
 from devfix.findings import Edit, EnsureImport, ReplaceExpression, WrapExpression
-from devfix.registration.classes import ModuleClass
-from devfix.registration.stores import Method, Store
 from devfix.text.source import Source
 
 # Uses that a ModuleList or ModuleDict allows as a list or dict does.
@@ -31,7 +31,7 @@ class PlainContainer:
     modules for certain. `guessed`: callers that are out of view pass them.
     """
 
-    owner: ModuleClass
+    owner: Class
     name: str
     stores: tuple[Store, ...]
     mapping: bool
@@ -45,7 +45,7 @@ class PlainContainer:
 
 def as_module_container(found: PlainContainer) -> tuple[Edit, ...]:
     """The edits that register the modules; none where some use of the container would fail."""
-    source = found.owner.source
+    source = found.owner.file.source
     if not found.sure or found.odd_keys or not all(_allows(source, one, found) for one in _reads(found)):
         return ()
     values = [one.part for one in found.stores if one.part is not None]
@@ -55,7 +55,7 @@ def as_module_container(found: PlainContainer) -> tuple[Edit, ...]:
         inner += [
             one for value in _added(found) for one in (value, *_within(value)) if isinstance(one, _DISPLAYS)
         ]
-        if found.mapping or not inner or "isinstance(" in found.owner.text:
+        if found.mapping or not inner or "isinstance(" in source.code(found.owner.node):
             return ()
     elif inner or any("." in one for value in _keys(found) for one in _texts(value)):
         return ()
@@ -105,8 +105,8 @@ def _within(value: ast.expr) -> Iterator[ast.expr]:
 
 def _added(found: PlainContainer) -> Iterator[ast.expr]:
     """What is appended."""
-    parents = found.owner.source.parents
-    for load in found.owner.loads.get(found.name, ()):
+    parents = found.owner.file.source.parents
+    for load in _loads(found):
         method = parents[load]
         call = parents[method]
         if isinstance(method, ast.Attribute) and isinstance(call, ast.Call) and call.func is method:
@@ -118,8 +118,8 @@ def _keys(found: PlainContainer) -> Iterator[ast.expr]:
     for store in found.stores:
         if isinstance(store.part, ast.DictComp):
             yield store.part.key
-    for load in found.owner.loads.get(found.name, ()):
-        up = found.owner.source.parents[load]
+    for load in _loads(found):
+        up = found.owner.file.source.parents[load]
         if isinstance(up, ast.Subscript) and isinstance(up.ctx, ast.Store):
             yield up.slice
 
@@ -129,9 +129,14 @@ def _texts(key: ast.expr) -> Iterator[str]:
     return (one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
+def _loads(found: PlainContainer) -> list[ast.Attribute]:
+    """Where the methods of the class itself read the attribute."""
+    return kept_by(found.owner.file.source, found.owner.node).get(found.name, NOWHERE).loads
+
+
 def _reads(found: PlainContainer) -> Iterator[ast.Attribute]:
     """Every read of the attribute in the file, of whatever object, but not in classes that set one of their own."""
-    source = found.owner.source
+    source = found.owner.file.source
     every = [node for node in source.of_kind(ast.Attribute) if node.attr == found.name]
     others = {
         source.enclosing(one, ast.ClassDef)
@@ -147,7 +152,7 @@ def _reads(found: PlainContainer) -> Iterator[ast.Attribute]:
 def _allows(source: Source, node: ast.Attribute, found: PlainContainer) -> bool:
     """Would a read of the attribute work with the new container?"""
     parent = source.parents[node]
-    own = node in found.owner.loads.get(found.name, ())
+    own = node in _loads(found)
     if isinstance(parent, ast.Attribute):
         return parent.attr in (_DICT_METHODS if found.mapping else _LIST_METHODS) or not own
     if isinstance(parent, ast.Subscript) and parent.value is node:

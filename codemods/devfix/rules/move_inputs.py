@@ -8,12 +8,8 @@ from typing import ClassVar
 
 from devfix.checkers import dropped, inputs
 from devfix.codemod import Codemod, Example
-from devfix.findings import AppendCall, Finding, Related, Safety
+from devfix.findings import Finding
 from devfix.flow import Flow
-from devfix.inputs.copies import mixed
-from devfix.inputs.hints import Hint
-from devfix.inputs.indices import indices
-from devfix.inputs.siblings import Forgotten, forgotten
 
 
 @dataclass(frozen=True)
@@ -253,44 +249,3 @@ for batch in DataLoader(TensorDataset(torch.randn(4, 4), torch.ones(4, 2)), batc
     def check(self, flow: Flow) -> Iterator[Finding]:
         yield from inputs.findings(flow.facts(), non_blocking=self.non_blocking)
         yield from dropped.findings(flow.facts())
-        for found in forgotten(flow):
-            yield self._forgotten(flow, found)
-        yield from self._returned(flow)
-        for hint in indices(flow):
-            yield self._hinted(flow, hint)
-
-    def _hinted(self, flow: Flow, hint: Hint) -> Finding:
-        source = flow.source
-        return self.finding(
-            source.span(hint.node),
-            hint.message,
-            title=hint.title,
-            edits=hint.edits,
-            safety=Safety.UNSAFE,
-            related=(Related(source.span(hint.related), hint.said),) if hint.related is not None else (),
-        )
-
-    def _returned(self, flow: Flow) -> Iterator[Finding]:
-        """What flows into a copy on a device of its own."""
-        source = flow.source
-        for one in mixed(flow):
-            yield self.finding(
-                source.span(one.node),
-                f"`{one.method}` mixes `{one.node.id}` with a copy that may be on another device, and then raises",
-                title=f"move `{one.node.id}` to `{one.device}`",
-                edits=(AppendCall(source.span(one.node), f".to(device={one.device})"),),
-                safety=Safety.SAFE,
-                related=(Related(source.span(one.moved), "the copy is moved here"),),
-            )
-
-    def _forgotten(self, flow: Flow, found: Forgotten) -> Finding:
-        source = flow.source
-        return self.finding(
-            source.span(found.node),
-            f"`{found.name}` is not moved before it is used, while `{found.mover}` moves its "
-            f"`{found.name}` to `{found.device}` first. The fix assumes that both get it from the CPU",
-            title=f"move `{found.name}` to `{found.device}`",
-            edits=found.edits,
-            safety=Safety.UNSAFE,
-            related=(Related(source.span(found.move), f"`{found.mover}` moves it here"),),
-        )

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
-from devfix.engine.evidence import is_cpu_program, trains_on_cpu
+from devfix.engine.stores import Kept, kept_by, only_building
+from devfix.engine.values import STORE, Link
 from devfix.findings import Finding, Related, Safety
 from devfix.flow import Flow
-from devfix.registration.buffer_edits import register
-from devfix.registration.buffers import Candidate, candidates, safe
-from devfix.text.source import Source, remembered
+from devfix.repair.buffers import as_buffer, is_plain
 
-# What a method makes on the CPU is where the plain tensors are, so the buffer may come to be alone.
-_MADE = re.compile(r"\btorch\.(?:tensor|from_numpy|as_tensor)\((?![^\n]{0,400}device)")
+_MOVES = (".to", ".cuda", ".type_as")
 
 
 @dataclass(frozen=True)
@@ -46,13 +43,13 @@ class RegisterBuffer(Codemod):
     - a base class is out of sight, or nothing in the project that uses the class moves anything;
     - it is a floating-point tensor in a file that mentions `.half()`, `.double()` or their dtypes, since
       those casts change buffers too;
-    - the program names no device anywhere, or sets the default device.
+    - the program names no device anywhere.
 
-    There is no fix where `super().__init__()` comes later or is out of sight, and for lists and dicts of
-    tensors, whose elements need names of their own. There is no finding for tensors that are moved where they
-    are used, have no dimensions (those may be combined across devices), only index other tensors, are trained,
-    may be assigned again before use or from outside the class, or are given a device, nor for what an
-    override of `_apply`, `to` or `cuda` handles.
+    There is no fix where `super().__init__()` comes later or is out of sight. Tensors in lists and dicts, whose
+    elements would need names of their own, are moved where they are used. There is no finding for tensors that
+    are moved where they are used, have no dimensions (those may be combined across devices), only index other
+    tensors, are trained, may be assigned again before use or from outside the class, or are given a device,
+    nor in classes that override `_apply`, `to` or `cuda`.
 
     ## Options
     - `moved_at_use` (default false): also register tensors that are moved at their uses,
@@ -203,64 +200,42 @@ print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        source = flow.source
-        every = candidates(flow)
-        reported: set[tuple[str, str]] = set()
-        stored = _stored(every)
-        for number, candidate in enumerate(every):
-            key, meet = (candidate.owner.node.name, candidate.name), candidate.met
-            moved = meet is None and self.moved_at_use
-            if moved and (candidate.moves_itself or not candidate.later):
-                meet = candidate.moved_at_use()
-            if meet is None or key in reported:
+        """Those that are moved where they are used; `checkers/mismatches.py` finds the others."""
+        if not self.moved_at_use:
+            return
+        analysis, source = flow.facts(), flow.source
+        for owner in analysis.file.all_classes:
+            if not analysis.classes.is_module(owner):
                 continue
-            group = _together(number, every, stored)
-            reported |= {(c.owner.node.name, c.name) for c in group}
-            done = register(source, group)
-            sure = all(safe(source, c) for c in group) and not is_cpu_program(source, flow.path)
-            sure = sure and not flow.project.sets_default() and not trains_on_cpu(source)
-            sure = sure and flow.project.runs_moved(candidate.owner.node.name) is not False
-            sure = sure and not _makes(source, meet.method)
-            one = len(group) == 1
-            they, them = ("it", "it") if one else ("they", "them")
-            names = " and ".join(f"`self.{c.name}`" for c in group)
-            use = "moves" if moved else "needs"
-            where = "on every call" if moved else "on the device of its inputs"
-            yield self.finding(
-                source.span(candidate.stores[0].statement),
-                f"{names} of `{candidate.owner.node.name}` {'is' if one else 'are'} not "
-                f"{'a buffer' if one else 'buffers'}: `.to(device)` leaves {them} on the CPU, "
-                f"and `{meet.method.name}` {use} {them} {where}"
-                f"{f' ({done.why_not})' if done.why_not else ''}",
-                title=f"register {names} as {'a buffer' if one else 'buffers'}",
-                edits=done.edits,
-                safety=Safety.SAFE if sure else Safety.UNSAFE,
-                related=(Related(source.span(meet.node), f"{they} {'is' if one else 'are'} used here"),),
-                assumes=f"{they} should move with the module",
-            )
+            state, cell = analysis.classes.state(owner), analysis.classes.cell(owner)
+            for name, kept in kept_by(source, owner.node).items():
+                use = _moved(flow, kept, only_building(owner))
+                if use is None or not is_plain(state.attribute(cell, name)):
+                    continue
+                edits = as_buffer(Link(STORE, analysis.file, kept.stores[0].target, name), analysis)
+                if edits:
+                    yield self.finding(
+                        source.span(kept.stores[0].statement),
+                        f"`{name}` stays on the CPU when the module is moved, and is copied on every call",
+                        title="register it as a buffer",
+                        edits=edits,
+                        safety=Safety.UNSAFE,
+                        related=(Related(source.span(use), "it is moved here"),),
+                        assumes="it should move with the module",
+                    )
 
 
-@remembered
-def _makes(source: Source, method: ast.AST) -> bool:
-    return _MADE.search(source.code(method)) is not None
-
-
-def _stored(every: list[Candidate]) -> dict[ast.stmt, list[int]]:
-    """The numbers of the attributes that each statement assigns."""
-    found: dict[ast.stmt, list[int]] = {}
-    for number, one in enumerate(every):
-        for statement in dict.fromkeys(store.statement for store in one.stores):
-            found.setdefault(statement, []).append(number)
-    return found
-
-
-def _together(first: int, every: list[Candidate], stored: dict[ast.stmt, list[int]]) -> list[Candidate]:
-    """The attributes that are assigned in the same statements."""
-    group = {first: None}
-    todo = [first]
-    for item in todo:  # grows on the way
-        beside = {number for store in every[item].stores for number in stored[store.statement]}
-        new = sorted(beside - group.keys())
-        group.update(dict.fromkeys(new))
-        todo += new
-    return [every[number] for number in sorted(group)]
+def _moved(flow: Flow, kept: Kept, building: set[str]) -> ast.Call | None:
+    """Where methods move what an attribute holds, which no other method stores but to keep what it has moved."""
+    source = flow.source
+    for one in kept.stores:
+        same = f"{source.code(one.target)}.to("
+        if one.method.name not in building and not source.code(one.value or one.target).startswith(same):
+            return None
+    for load in kept.loads if kept.stores else ():
+        call = source.parents[source.parents[load]]
+        method = source.enclosing(load, ast.FunctionDef)
+        if isinstance(call, ast.Call) and source.code(call.func).endswith(_MOVES):
+            if getattr(method, "name", "") not in building and not flow.value(call).place.on_host:
+                return call
+    return None

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterable
 
+from devfix.engine.files import Class, Function
 from devfix.flow import Flow
 from devfix.flow.values import Kind, Where
 from devfix.stats.kinds import Origin
-from devfix.text.bindings import Bindings
-from devfix.text.callees import Callees, leading_text
-from devfix.text.names import path_of
+from devfix.text.bindings import bound
+from devfix.text.names import of_self, path_of
 from devfix.text.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -59,8 +59,6 @@ class Origins:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.source = flow.source
-        self.bindings = flow.once(Bindings)
-        self.callees = Callees(flow)
 
     def of(self, node: ast.expr, *, index: bool = False, depth: int = 0) -> Origin:
         """Where the device of an expression comes from; with `index`, a number is one of a GPU."""
@@ -68,7 +66,7 @@ class Origins:
             return Origin.UNKNOWN
         if isinstance(node, ast.Constant):
             return _constant(node.value, index)
-        text = leading_text(node)
+        text = _leading_text(node)
         if text:
             return _constant(text, index)
         if isinstance(node, ast.JoinedStr):
@@ -121,20 +119,28 @@ class Origins:
                 return Origin.VALUE
         if name.startswith(("torch.distributed.", "torch.cuda.current_device")):
             return Origin.AVAILABLE
-        function = self.callees.function_of(node)
+        function = self._function(node)
         if function is not None:
             returned = [
-                inner.value
-                for inner in self.source.walk(function)
-                if isinstance(inner, ast.Return)
-                and inner.value is not None
-                and self.source.enclosing(inner, *_FUNCTIONS) is function
+                one.value
+                for one in self.source.of_kind(ast.Return, function)
+                if one.value is not None and self.source.enclosing(one, *_FUNCTIONS) is function
             ]
             found = _joined(self.of(value, depth=depth + 1) for value in returned)
             if found is not Origin.UNKNOWN:
                 return found
         callee = name or path_of(node.func)
         return Origin.AVAILABLE if _CHOOSERS.search(callee) else self._flowing(node)
+
+    def _function(self, call: ast.Call) -> ast.AST | None:
+        """The function or method of this file that a call runs; `__init__` where it makes an object."""
+        file, name = self.flow.facts().file, of_self(call.func)
+        found: Function | Class | None = file.definition(call.func)
+        if name:
+            owner = file.of_node.get(self.source.enclosing(call, ast.ClassDef) or call)
+            found = owner.method(name) if isinstance(owner, Class) else None
+        found = found.method("__init__") if isinstance(found, Class) else found
+        return found.node if found is not None and found.file is file else None
 
     def _named(self, node: ast.expr, depth: int) -> Origin:
         if isinstance(node, ast.Attribute) and node.attr in ("type", "index"):
@@ -180,7 +186,7 @@ class Origins:
 
     def _bound(self, path: str, node: ast.expr, depth: int) -> Origin:
         origins = []
-        for binding in self.bindings.of(path, node):
+        for binding in bound(self.source, path, node):
             if binding.parameter:
                 origins.append(Origin.ARGUMENT)
             elif binding.value is not None and binding.value not in (node, *self.source.ancestors(node)):
@@ -193,7 +199,7 @@ class Origins:
         """`parsed.device`, where `parsed = parser.parse_args()`."""
         return any(
             binding.value is not None and "parse_" in ast.unparse(binding.value)
-            for binding in self.bindings.of(holder, node)
+            for binding in bound(self.source, holder, node)
         )
 
     def _own(self, node: ast.expr) -> Origin:
@@ -259,3 +265,14 @@ def _split(path: str) -> tuple[str, str]:
         return holder, key.rstrip("]").strip("'\"")
     holder, _, attribute = path.rpartition(".")
     return holder, attribute
+
+
+def _leading_text(node: ast.expr) -> str:
+    """What a string certainly begins with: "cuda:" of `f"cuda:{i}"`, `"cuda:%d" % i`, `"cuda:" + str(i)`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+        node = node.left
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        node = node.func.value
+    elif isinstance(node, ast.JoinedStr) and node.values:
+        node = node.values[0]
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from devfix.text.names import path_of
-from devfix.text.source import Source
+from devfix.text.source import Source, remembered
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_BINDERS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.withitem)
 
 
 @dataclass(frozen=True)
@@ -22,75 +24,41 @@ class Binding:
     parameter: bool = False
 
 
-_BINDERS = frozenset(
-    {
-        ast.Assign,
-        ast.AnnAssign,
-        ast.NamedExpr,
-        ast.For,
-        ast.AsyncFor,
-        ast.comprehension,
-        ast.withitem,
-        *_FUNCTIONS,
-    }
-)
+def bound(source: Source, path: str, at: ast.AST) -> list[Binding]:
+    """The places that give a path its value as it is read at a node: in the nearest scope that has any."""
+    every = _bindings(source)
+    if path.startswith("self."):
+        owner = source.enclosing(at, ast.ClassDef) or at
+        return [*every.get((owner, path), ()), *every.get((owner, path[5:]), ())]
+    scope: ast.AST | None = function_around(source, at)
+    while scope is not None and (scope, path) not in every:
+        scope = function_around(source, scope)
+    return every.get((scope or source.tree, path), [])
 
 
-class Bindings:
+@remembered
+def _bindings(source: Source) -> dict[tuple[ast.AST, str], list[Binding]]:
     """Every binding of every name and `self.x` of a file, by the scope that it stands in."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self._found: dict[tuple[ast.AST, str], list[Binding]] = {}
-        for node in source.walk():
-            if node.__class__ not in _BINDERS:
-                continue
-            for target, value in _targets(node):
-                path = path_of(target)
-                if path:
-                    self._found.setdefault((self._scope(node, path), path), []).append(Binding(node, value))
-            if isinstance(node, _FUNCTIONS):
-                self._parameters(node)
-
-    def _scope(self, node: ast.AST, path: str) -> ast.AST:
-        if path.startswith("self."):
-            owner = self.source.enclosing(node, ast.ClassDef)
-            if owner is not None:
-                return owner
-        return self.source.enclosing(node, *_FUNCTIONS, ast.ClassDef) or self.source.tree
-
-    def _parameters(self, node: FunctionNode) -> None:
-        arguments = node.args
-        plain = [*arguments.posonlyargs, *arguments.args]
-        defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults))
-        pairs = [*zip(plain, defaults + list(arguments.defaults), strict=True)]
-        pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        for argument, default in pairs:
-            self._found.setdefault((node, argument.arg), []).insert(0, Binding(argument, default, True))
-        for extra in (arguments.vararg, arguments.kwarg):
-            if extra is not None:
-                self._found.setdefault((node, extra.arg), []).insert(0, Binding(extra, None, True))
-
-    def of(self, path: str, at: ast.AST) -> list[Binding]:
-        """The bindings of a path as it is read at a node; nearest scope that has any."""
-        if path.startswith("self."):
-            owner = self.source.enclosing(at, ast.ClassDef)
-            return self.of_class(owner, path) if isinstance(owner, ast.ClassDef) else []
-        scope = function_around(self.source, at)
-        while scope is not None:
-            found = self._found.get((scope, path))
-            if found:
-                return found
-            scope = function_around(self.source, scope)
-        return self._found.get((self.source.tree, path), [])
-
-    def of_class(self, owner: ast.ClassDef, path: str) -> list[Binding]:
-        name = path.partition(".")[2]
-        return [*self._found.get((owner, path), ()), *self._found.get((owner, name), ())]
-
-    def within(self, scope: ast.AST, path: str) -> list[Binding]:
-        """The bindings of a path in exactly this function, class or module."""
-        return self._found.get((scope, path), [])
+    found: dict[tuple[ast.AST, str], list[Binding]] = {}
+    for node in source.walk():
+        for target, value in _targets(node) if isinstance(node, _BINDERS) else ():
+            path = path_of(target)
+            owner = source.enclosing(node, ast.ClassDef) if path.startswith("self.") else None
+            scope = owner or source.enclosing(node, *_FUNCTIONS, ast.ClassDef) or source.tree
+            if path:
+                found.setdefault((scope, path), []).append(Binding(node, value))
+        if isinstance(node, _FUNCTIONS):
+            arguments = node.args
+            plain = [*arguments.posonlyargs, *arguments.args]
+            defaults = [
+                *[None] * (len(plain) - len(arguments.defaults)),
+                *arguments.defaults,
+                *arguments.kw_defaults,
+            ]
+            extra = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
+            for one, default in zip_longest([*plain, *arguments.kwonlyargs, *extra], defaults):
+                found.setdefault((node, one.arg), []).insert(0, Binding(one, default, True))
+    return found
 
 
 def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:

@@ -12,7 +12,7 @@ from devfix.engine.values import MODULE, Value
 from devfix.flow import Flow
 from devfix.flow.values import Kind
 from devfix.models.loader import models
-from devfix.text.bindings import Bindings
+from devfix.text.bindings import bound as bound_at
 from devfix.text.placing import rebound, steady
 
 
@@ -43,7 +43,7 @@ def device_after(flow: Flow, move: Event, anchor: ast.stmt) -> str:
 
 def _is_exact(flow: Flow, argument: ast.expr) -> bool:
     """Is a name surely bound to a torch.device that a tensor's device can be equal to?"""
-    bound = flow.once(Bindings).of(argument.id, argument) if isinstance(argument, ast.Name) else []
+    bound = bound_at(flow.source, argument.id, argument) if isinstance(argument, ast.Name) else []
     if len(bound) != 1 or bound[0].parameter:  # callers out of sight may give another one
         return False
     made = bound[0].value

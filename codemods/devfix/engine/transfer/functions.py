@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine import forms
+from devfix.engine.annotations import is_list
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -225,7 +226,9 @@ class Functions(Containers):
                 return Value(TENSOR)  # what of a batch is made a tensor was a list, which nobody moves
             if first.kind in (TENSOR, BATCH):
                 return Value(TENSOR, first.place, rank=first.rank, links=first.links, assumed=first.assumed)
-            if first.kind == UNKNOWN and last != "tensor":  # where that is, if it is a tensor
+            listed = first.kind == UNKNOWN and is_parameter(first.place) and self._is_list(values[0][1])
+            rank = 1 if listed else rank
+            if first.kind == UNKNOWN and last != "tensor" and not listed:  # where that is, if it is a tensor
                 doubt = frozenset({Assumption(DATA, last)})
                 return Value(TENSOR, first.place if is_parameter(first.place) else NOWHERE, assumed=doubt)
             inner = [value for value, _ in self.tensors(first, node)]
@@ -248,6 +251,15 @@ class Functions(Containers):
         if form == "legacy" and last == "Tensor" and first.kind == UNKNOWN and len(values) == 1:
             made = made.but(assumed=frozenset({Assumption(DATA, self.file.source.code(values[0][1])[:40])}))
         return Value(SEQUENCE, items=(made, A_NUMBER)) if row.many else made
+
+    def _is_list(self, node: ast.AST | None) -> bool:
+        """Is a parameter annotated as a list? What a tensor is made of its numbers is on the CPU."""
+        parameters = (
+            self.function.parameters if self.function is not None and isinstance(node, ast.Name) else ()
+        )
+        return isinstance(node, ast.Name) and any(
+            one.arg == node.id and is_list(self.file, one.annotation) for one in parameters
+        )
 
     def followed(self, arguments: Arguments) -> History:
         """The history of what the arguments say to follow: `x.device`, or `x` itself, that is on the CPU."""
