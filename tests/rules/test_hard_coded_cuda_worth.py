@@ -262,3 +262,9 @@ if __name__ == "__main__":
 def test_a_program_that_goes_to_cuda_itself_does_not_choose(tmp_path: Path, place: str, found: int) -> None:
     files = {"pyproject.toml": "", "pads.py": f"import torch{LOADED.format(place)}"}
     assert len(checked(tmp_path, files)) == found
+
+
+def test_silent_where_all_programs_go_to_cuda_in_another_place(tmp_path: Path) -> None:
+    files = {"pyproject.toml": "", "pads.py": INSISTS, "step.py": STEP + ONE, "main.py": program("", "step")}
+    assert levels(tmp_path, files | {"main.py": program(CHOICE, "step")}) == [Safety.UNSAFE]
+    assert levels(tmp_path, files) == []
