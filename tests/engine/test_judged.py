@@ -1149,3 +1149,93 @@ def test_no_move_reaches_what_only_plain_dicts_have(kept: str, safe: bool, tmp_p
     (tmp_path / "quantiser.py").write_text(HEAD + QUANTISED)
     found = devfix.check(tmp_path / "quantiser.py", settings=False, cache=False).findings
     assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("register-buffer", safe)]
+
+
+PACKED = """
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, packed, state):
+        return self.steps(packed.data, packed.SIZES, state)
+    def steps(self, x, sizes, state):
+        y = self.layer(x) * state
+        return torch.cat([sizes[1:].flip(0), torch.tensor([0])]).to(y.device)
+"""
+
+
+@pytest.mark.parametrize(("sizes", "told"), [("batch_sizes", []), ("masks", ["place-factory"])])
+def test_the_batch_sizes_of_a_packed_sequence_are_on_the_cpu(sizes: str, told: list[str]) -> None:
+    assert codemods(PACKED.replace("SIZES", sizes)) == told
+
+
+BEAM = """
+class Search(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, x):
+        kept = []
+        for t in range(5):
+            if t == 0:
+                best, at = torch.topk(self.layer(x)[0], 3)
+                for i in range(3):
+                    kept.append(ADDED)
+            if t > 0:
+                rows = []
+                for i in range(3):
+                    rows.append(torch.stack(kept[i]))
+        return rows
+"""
+
+
+@pytest.mark.parametrize("added", ["[torch.tensor(1), at[i]]", "(torch.tensor(1), at[i])"])
+def test_the_device_of_a_list_is_not_asked(added: str) -> None:
+    """`torch.tensor(1, device=kept[i].device)`: the list is empty then, and holds lists."""
+    made = devfix.fix(source=HEAD + BEAM.replace("ADDED", added), unsafe=True, settings=False).text
+    assert "torch.tensor(1, device=at.device)" in made
+
+
+LAYER = """
+class Layer(nn.Conv1d):
+    def __init__(self, size, device=None):
+        super().__init__(size, size, 3, DEVICE)
+    def forward(self, x):
+        return nn.functional.conv1d(x, self.weight, self.bias)
+x = torch.randn(2, 3, 9).to(device)
+print(Layer(3, device=device)(x))
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("device=device", []), ("", ["module-never-moved"])])
+def test_a_layer_is_where_it_tells_its_base_to_be(given: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + LAYER.replace("DEVICE", given)) == told
+
+
+WEIGHED = """
+from checks import checked
+class Loss(nn.Module):
+    def __init__(self, weight=None):
+        super().__init__()
+        self.register_buffer("weight", KEPT)
+    def forward(self, x, y):
+        return nn.functional.cross_entropy(x, y, weight=self.weight)
+def run(n):
+    x, y = torch.randn(2, 3).to(device), torch.randint(3, (2,)).to(device)
+    weight = torch.rand(3).to(device)
+    loss = Loss(GIVEN)
+    return loss(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "told"),
+    [
+        ("weight", "", []),
+        ("weight", "weight if n else None", []),
+        ("checked(weight)", "", []),
+        ("torch.ones(3)", "", ["module-never-moved"]),
+    ],
+)
+def test_a_buffer_may_be_none(kept: str, given: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + WEIGHED.replace("KEPT", kept).replace("GIVEN", given)) == told

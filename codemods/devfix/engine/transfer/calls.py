@@ -203,14 +203,14 @@ class Calls(ModuleRuns):
         owner = self.function.owner if self.function is not None else None
         if owner is None or self.me is None:
             return ANYTHING
-        for one in owner.lineage[1:]:
-            found = one.methods.get(name)
-            if found is not None:
-                return self.call_function(node, found, self.me, arguments)
+        found = next((one.methods[name] for one in owner.lineage[1:] if name in one.methods), None)
+        if found is not None:
+            return self.call_function(node, found, self.me, arguments)
         if name in ("to", "cuda", "cpu"):
             return self.me
         if name in ("register_buffer", "register_parameter", "add_module"):
             return self.module_method(node, self.me, name, arguments)
+        self.based(node, self.me, name, arguments)
         return self.like_given(node, f"super().{name}", arguments)
 
     def _of_class(self, node: ast.Call, owner: Class, name: str, arguments: Arguments) -> Value:

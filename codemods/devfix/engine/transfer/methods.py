@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, OF, OWNED, VAR, Place
+from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, NOWHERE, OF, OWNED, VAR, Place
 from devfix.engine.transfer.functions import reduced, without
 from devfix.engine.transfer.moves import Moves
 from devfix.engine.transfer.requirements import Operand
@@ -29,6 +29,7 @@ from devfix.engine.values import (
     MAPPING,
     MODULE,
     NAME,
+    NONE,
     NUMBER,
     OBJECT,
     OPTIMIZER,
@@ -279,12 +280,15 @@ class Methods(Moves):
             self.attach(node, base, name, value)
         elif value.kind == UNKNOWN and (value.links or value.place.key is not None):
             self.analysis.parts.registered.add(value.links[0].node if value.links else value.place.key)
+            if name.startswith("weight"):  # of a loss, for instance: it may be None
+                self.state.set_attribute(base.ref, name, value)
         else:
             # What the constructor puts on a device is there until the module is moved.
             place = self.where(value)
             kept = place.on_device and (place.kind != OF or base.ref in self.analysis.made)
             if value.kind != TENSOR or not kept:
-                place = Place("in", base.ref)
+                open_ = value.kind in (NONE, UNKNOWN) or place.kind == CHOICE
+                place = NOWHERE if open_ else Place("in", base.ref)
             made = Value(TENSOR, place, rank=value.rank, links=value.links, role="parameter")
             self.state.set_attribute(base.ref, name, made)
         return ANYTHING
