@@ -1239,3 +1239,27 @@ def run(n):
 )
 def test_a_buffer_may_be_none(kept: str, given: str, told: list[str]) -> None:
     assert codemods(CHOSEN + WEIGHED.replace("KEPT", kept).replace("GIVEN", given)) == told
+
+
+SCATTERED = """
+import matplotlib.pyplot as plt
+from geometry import volume
+x = torch.randn(5, 3).to(device)
+area = x[:, 0].sqrt()
+plt.scatter(OTHER.numpy(), area.numpy())
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ("volume()", [False]),
+        ("volume().detach()", [False]),
+        ("volume().cpu()", [True]),
+        ("torch.linspace(0, 1, 5)", [True]),
+        ("x[:, 1]", [True, True]),
+    ],
+)
+def test_a_copy_of_one_of_two_that_a_plot_gets_is_half_a_cure(other: str, told: list[bool]) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + SCATTERED.replace("OTHER", other), settings=False).findings
+    assert [one.safety is Safety.SAFE for one in found] == told

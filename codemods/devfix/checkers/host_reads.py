@@ -345,11 +345,16 @@ def _unproven(read: HostRead, source: Source) -> str:
 def _unproven_beside(read: HostRead, analysis: Analysis) -> str:
     """Another value that the same statement reads: if that stays where it may be, this still raises."""
     source = analysis.file.source
-    statement = source.statement(read.value_node)
+    statement, known = source.statement(read.value_node), {read.value_node, *analysis.read_on_host}
     for other in analysis.host_reads:
         apart = other.file is read.file and other.value_node is not read.value_node
         if apart and source.statement(other.value_node) is statement and _unproven(other, source):
             return f"{quoted(source, other.value_node)} is copied as well"
+        known.add(other.value_node)
+    for call in source.calls_by_name.get("numpy", ()):
+        at = call.func.value if isinstance(call.func, ast.Attribute) and not call.keywords else call
+        if at is not call and at not in known and source.statement(call) is statement:
+            return f"{quoted(source, at)} is on the CPU"
     return ""
 
 
