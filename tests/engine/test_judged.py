@@ -1263,3 +1263,27 @@ plt.scatter(OTHER.numpy(), area.numpy())
 def test_a_copy_of_one_of_two_that_a_plot_gets_is_half_a_cure(other: str, told: list[bool]) -> None:
     found = devfix.check(source=HEAD + CHOSEN + SCATTERED.replace("OTHER", other), settings=False).findings
     assert [one.safety is Safety.SAFE for one in found] == told
+
+
+POSES = """
+def turned(axis, angle):
+    return axis * torch.cos(angle)[:, None]
+def pose(theta: torch.Tensor, phi: torch.Tensor) -> torch.Tensor:
+    made = torch.eye(4, device=theta.device)
+    BEFORE
+    return made @ torch.tensor([[1.0, 0.0, 0, 0], [0.0, -1.0, 0.0, 0]]).T
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "safe"),
+    [
+        ("made[:, :3] = turned(torch.tensor([1.0, 0.0, 0.0]), phi)", False),
+        ("made[:, :3] = turned(torch.tensor([1.0, 0.0, 0.0]).to(phi), phi)", True),
+        ("made = made @ torch.ones(4, 4)", True),
+    ],
+)
+def test_what_fails_before_has_to_be_mended_as_safely(before: str, safe: bool) -> None:
+    """The error of the last line is not the first: there is no safe fix for what `turned` multiplies."""
+    found = devfix.check(source=HEAD + POSES.replace("BEFORE", before), settings=False).findings
+    assert (found[-1].codemod, found[-1].safety is Safety.SAFE) == ("place-factory", safe)
