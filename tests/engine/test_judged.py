@@ -1287,3 +1287,62 @@ def test_what_fails_before_has_to_be_mended_as_safely(before: str, safe: bool) -
     """The error of the last line is not the first: there is no safe fix for what `turned` multiplies."""
     found = devfix.check(source=HEAD + POSES.replace("BEFORE", before), settings=False).findings
     assert (found[-1].codemod, found[-1].safety is Safety.SAFE) == ("place-factory", safe)
+
+
+FITTED = """
+import matplotlib.pyplot as plt
+import pytorch_lightning as pl
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.layer(x)
+x = torch.linspace(0, 1, 3)
+def plot(loader):
+    net = Net()
+    pl.Trainer(max_epochs=3).fit(net, loader)
+    plt.plot(x.numpy(), net(x).detach().numpy())
+"""
+
+
+def test_a_trainer_may_bring_a_module_back() -> None:
+    assert not codemods(FITTED)
+
+
+@pytest.mark.parametrize(("block", "safe"), [("torch.cuda.device(0)", False), ("torch.no_grad()", True)])
+def test_a_block_that_needs_cuda_stays_one(block: str, safe: bool) -> None:
+    text = f"net = nn.Linear(3, 3)\nwith {block}:\n    net.cuda()\nprint(net(torch.randn(2, 3).to(device)))\n"
+    found = devfix.check(source=HEAD + CHOSEN + text, settings=False).findings
+    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("hard-coded-cuda", safe)]
+
+
+RUNNER = """
+from engines import Runner
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.layer(x)
+class Mine(BASE):
+    BODY
+net = Net()
+runner = Mine(net)
+print(net(torch.randn(2, 3, device=device)))
+"""
+HANDS_ON = "def __init__(self, net):\n        super().__init__(net)"
+KEEPS = "def __init__(self, net):\n        self.net = net"
+
+
+@pytest.mark.parametrize(
+    ("base", "body", "told"),
+    [
+        ("Runner", "pass", []),
+        ("Runner", HANDS_ON, []),
+        ("Runner", KEEPS, ["module-never-moved"]),
+        ("object", KEEPS, ["module-never-moved"]),
+    ],
+)
+def test_a_base_out_of_sight_may_move_what_it_is_given(base: str, body: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + RUNNER.replace("BASE", base).replace("BODY", body)) == told

@@ -329,6 +329,7 @@ class Methods(Moves):
         places = owner is None or name in owner.places or name in owner.gives or name in owner.takes
         chosen = owner is not None and name in owner.places and base.role != "off"
         there = Place(VAR, ("owner", base.ref)) if chosen else BY_OWNER
+        there = NOWHERE if owner is not None and name in owner.takes else there  # it may be brought back
         made = []
         for value, _ in arguments[0]:
             if value.kind == MODULE and value.ref is not None and places:

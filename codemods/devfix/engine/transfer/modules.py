@@ -67,13 +67,6 @@ class Modules(Holders):
         self.analysis.made[cell] = made
         return made
 
-    def based(self, node: ast.Call, me: Value, name: str, arguments: Arguments) -> None:
-        """`super().__init__(..., device=device)`: a layer of torch makes its weights there."""
-        if name == "__init__" and me.kind == MODULE and "device" in arguments[1]:
-            place = self.target(arguments[1]["device"][0], node)
-            if place is not None:
-                self.state.set_place(me.ref, place)
-
     def module_container(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """ModuleList, Sequential and their like: a module with parts."""
         made = self.new_module(node, dotted, ([], {}))
