@@ -1289,7 +1289,7 @@ def test_what_fails_before_has_to_be_mended_as_safely(before: str, safe: bool) -
     assert (found[-1].codemod, found[-1].safety is Safety.SAFE) == ("place-factory", safe)
 
 
-FITTED = """
+TRAINED = """
 import matplotlib.pyplot as plt
 import pytorch_lightning as pl
 class Net(pl.LightningModule):
@@ -1307,17 +1307,19 @@ def plot(loader):
 
 
 def test_a_trainer_may_bring_a_module_back() -> None:
-    assert not codemods(FITTED)
+    assert not codemods(TRAINED)
 
 
 @pytest.mark.parametrize(("block", "safe"), [("torch.cuda.device(0)", False), ("torch.no_grad()", True)])
-def test_a_block_that_needs_cuda_stays_one(block: str, safe: bool) -> None:
-    text = f"net = nn.Linear(3, 3)\nwith {block}:\n    net.cuda()\nprint(net(torch.randn(2, 3).to(device)))\n"
-    found = devfix.check(source=HEAD + CHOSEN + text, settings=False).findings
+def test_a_block_that_needs_cuda_stays_one(block: str, safe: bool, tmp_path: Path) -> None:
+    text = f"net = nn.Linear(3, 3)\nwith {block}:\n    net.cuda()\nx = torch.randn(2, 3).to(device)\nprint(net(x))\n"
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "program.py").write_text(HEAD + CHOSEN + text)
+    found = devfix.check(tmp_path / "program.py", settings=False, cache=False).findings
     assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("hard-coded-cuda", safe)]
 
 
-RUNNER = """
+DRIVEN = """
 from engines import Runner
 class Net(nn.Module):
     def __init__(self):
@@ -1332,7 +1334,7 @@ runner = Mine(net)
 print(net(torch.randn(2, 3, device=device)))
 """
 HANDS_ON = "def __init__(self, net):\n        super().__init__(net)"
-KEEPS = "def __init__(self, net):\n        self.net = net"
+STORES_IT = "def __init__(self, net):\n        self.net = net"
 
 
 @pytest.mark.parametrize(
@@ -1340,9 +1342,9 @@ KEEPS = "def __init__(self, net):\n        self.net = net"
     [
         ("Runner", "pass", []),
         ("Runner", HANDS_ON, []),
-        ("Runner", KEEPS, ["module-never-moved"]),
-        ("object", KEEPS, ["module-never-moved"]),
+        ("Runner", STORES_IT, ["module-never-moved"]),
+        ("object", STORES_IT, ["module-never-moved"]),
     ],
 )
 def test_a_base_out_of_sight_may_move_what_it_is_given(base: str, body: str, told: list[str]) -> None:
-    assert codemods(CHOSEN + RUNNER.replace("BASE", base).replace("BODY", body)) == told
+    assert codemods(CHOSEN + DRIVEN.replace("BASE", base).replace("BODY", body)) == told
