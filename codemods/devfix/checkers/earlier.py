@@ -1,4 +1,4 @@
-"""What fails before: to mend what comes after it is half a cure, unless that is mended as well."""
+"""What fails before: a fix of what comes after it is half a cure, unless that is fixed as safely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def fails_before(mismatch: Mismatch, analysis: Analysis) -> str:
-    """What a fix of a mismatch assumes of one before it; empty if there is none, or safe fixes mend it."""
+    """What a fix of a mismatch assumes of one before it; empty if there is none, or it has a safe fix."""
     nodes = [statement for file, statement in mismatch.running if file is analysis.file]
     at = mismatch.node if mismatch.file is analysis.file else nodes[-1] if nodes else None
     return (
@@ -51,13 +51,13 @@ def reached(node: ast.AST, made: ast.AST | None, place: Place, analysis: Analysi
             and source.span(at).start < start
             and guards.issuperset(guards_of(source, at))
         ]
-        if above and not why_silent(one, analysis) and not _is_mended(one, analysis):
+        if above and not why_silent(one, analysis) and not _is_fixed(one, analysis):
             line, _ = source.position(source.span(above[0]).start)
-            return f"the mismatch on line {line}, which raises before, is mended as well"
+            return f"the mismatch on line {line}, which raises before, is fixed as well"
     return ""
 
 
-def _is_mended(mismatch: Mismatch, analysis: Analysis) -> bool:
+def _is_fixed(mismatch: Mismatch, analysis: Analysis) -> bool:
     device, edits = at_its_making(mismatch, analysis)
     if is_proven(mismatch, analysis, device) or is_safe_move(mismatch, analysis):
         return True
