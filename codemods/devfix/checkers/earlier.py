@@ -9,8 +9,8 @@ from devfix.checkers.reach import is_safe
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import DIFFERENT, LITERAL, VAR, Place
-from devfix.engine.values import CALLER, LIBRARY_CALL
-from devfix.repair.candidates import at_its_making
+from devfix.engine.values import CALLER, LIBRARY_CALL, PASS
+from devfix.repair.candidates import at_its_making, written
 from devfix.repair.modules import is_safe_move
 from devfix.text.placing import guards_of
 
@@ -58,7 +58,13 @@ def reached(node: ast.AST, made: ast.AST | None, place: Place, analysis: Analysi
 
 
 def _is_fixed(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is there a safe fix?"""
     device, edits = at_its_making(mismatch, analysis)
-    if is_proven(mismatch, analysis, device) or is_safe_move(mismatch, analysis):
+    handed = [one.node for one in mismatch.stray.links if one.kind == PASS and one.file is analysis.file]
+    handed += (
+        [mismatch.stray_node] if mismatch.stray_node is not None and mismatch.file is analysis.file else []
+    )
+    devices = [device, *(written(mismatch, analysis, node) for node in handed)]
+    if any(is_proven(mismatch, analysis, one) for one in devices) or is_safe_move(mismatch, analysis):
         return True
     return bool(edits) and is_safe(mismatch, edits, analysis)
