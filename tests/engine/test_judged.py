@@ -1149,3 +1149,202 @@ def test_no_move_reaches_what_only_plain_dicts_have(kept: str, safe: bool, tmp_p
     (tmp_path / "quantiser.py").write_text(HEAD + QUANTISED)
     found = devfix.check(tmp_path / "quantiser.py", settings=False, cache=False).findings
     assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("register-buffer", safe)]
+
+
+PACKED = """
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, packed, state):
+        return self.steps(packed.data, packed.SIZES, state)
+    def steps(self, x, sizes, state):
+        y = self.layer(x) * state
+        return torch.cat([sizes[1:].flip(0), torch.tensor([0])]).to(y.device)
+"""
+
+
+@pytest.mark.parametrize(("sizes", "told"), [("batch_sizes", []), ("masks", ["place-factory"])])
+def test_the_batch_sizes_of_a_packed_sequence_are_on_the_cpu(sizes: str, told: list[str]) -> None:
+    assert codemods(PACKED.replace("SIZES", sizes)) == told
+
+
+BEAM = """
+class Search(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, x):
+        kept = []
+        for t in range(5):
+            if t == 0:
+                best, at = torch.topk(self.layer(x)[0], 3)
+                for i in range(3):
+                    kept.append(ADDED)
+            if t > 0:
+                rows = []
+                for i in range(3):
+                    rows.append(torch.stack(kept[i]))
+        return rows
+"""
+
+
+@pytest.mark.parametrize("added", ["[torch.tensor(1), at[i]]", "(torch.tensor(1), at[i])"])
+def test_the_device_of_a_list_is_not_asked(added: str) -> None:
+    """`torch.tensor(1, device=kept[i].device)`: the list is empty then, and holds lists."""
+    made = devfix.fix(source=HEAD + BEAM.replace("ADDED", added), unsafe=True, settings=False).text
+    assert "torch.tensor(1, device=at.device)" in made
+
+
+LAYER = """
+class Layer(nn.Conv1d):
+    def __init__(self, size, device=None):
+        super().__init__(size, size, 3, DEVICE)
+    def forward(self, x):
+        return nn.functional.conv1d(x, self.weight, self.bias)
+x = torch.randn(2, 3, 9).to(device)
+print(Layer(3, device=device)(x))
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("device=device", []), ("", ["module-never-moved"])])
+def test_a_layer_is_where_it_tells_its_base_to_be(given: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + LAYER.replace("DEVICE", given)) == told
+
+
+WEIGHED = """
+from checks import checked
+class Loss(nn.Module):
+    def __init__(self, weight=None):
+        super().__init__()
+        self.register_buffer("weight", KEPT)
+    def forward(self, x, y):
+        return nn.functional.cross_entropy(x, y, weight=self.weight)
+def run(n):
+    x, y = torch.randn(2, 3).to(device), torch.randint(3, (2,)).to(device)
+    weight = torch.rand(3).to(device)
+    loss = Loss(GIVEN)
+    return loss(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "told"),
+    [
+        ("weight", "", []),
+        ("weight", "weight if n else None", []),
+        ("checked(weight)", "", []),
+        ("torch.ones(3)", "", ["module-never-moved"]),
+    ],
+)
+def test_a_buffer_may_be_none(kept: str, given: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + WEIGHED.replace("KEPT", kept).replace("GIVEN", given)) == told
+
+
+SCATTERED = """
+import matplotlib.pyplot as plt
+from geometry import volume
+x = torch.randn(5, 3).to(device)
+area = x[:, 0].sqrt()
+plt.scatter(OTHER.numpy(), area.numpy())
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ("volume()", [False]),
+        ("volume().detach()", [False]),
+        ("volume().cpu()", [True]),
+        ("torch.linspace(0, 1, 5)", [True]),
+        ("x[:, 1]", [True, True]),
+    ],
+)
+def test_a_copy_of_one_of_two_that_a_plot_gets_is_half_a_cure(other: str, told: list[bool]) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + SCATTERED.replace("OTHER", other), settings=False).findings
+    assert [one.safety is Safety.SAFE for one in found] == told
+
+
+POSES = """
+def turned(axis, angle):
+    return axis * torch.cos(angle)[:, None]
+def pose(theta: torch.Tensor, phi: torch.Tensor) -> torch.Tensor:
+    made = torch.eye(4, device=theta.device)
+    BEFORE
+    return made @ torch.tensor([[1.0, 0.0, 0, 0], [0.0, -1.0, 0.0, 0]]).T
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "safe"),
+    [
+        ("made[:, :3] = turned(torch.tensor([1.0, 0.0, 0.0]), phi)", False),
+        ("made[:, :3] = turned(torch.tensor([1.0, 0.0, 0.0]).to(phi), phi)", True),
+        ("made = made @ torch.ones(4, 4)", True),
+    ],
+)
+def test_what_fails_before_has_to_be_mended_as_safely(before: str, safe: bool) -> None:
+    """The error of the last line is not the first: there is no safe fix for what `turned` multiplies."""
+    found = devfix.check(source=HEAD + POSES.replace("BEFORE", before), settings=False).findings
+    assert (found[-1].codemod, found[-1].safety is Safety.SAFE) == ("place-factory", safe)
+
+
+TRAINED = """
+import matplotlib.pyplot as plt
+import pytorch_lightning as pl
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.layer(x)
+x = torch.linspace(0, 1, 3)
+def plot(loader):
+    net = Net()
+    pl.Trainer(max_epochs=3).fit(net, loader)
+    plt.plot(x.numpy(), net(x).detach().numpy())
+"""
+
+
+def test_a_trainer_may_bring_a_module_back() -> None:
+    assert not codemods(TRAINED)
+
+
+@pytest.mark.parametrize(("block", "safe"), [("torch.cuda.device(0)", False), ("torch.no_grad()", True)])
+def test_a_block_that_needs_cuda_stays_one(block: str, safe: bool, tmp_path: Path) -> None:
+    text = f"net = nn.Linear(3, 3)\nwith {block}:\n    net.cuda()\nx = torch.randn(2, 3).to(device)\nprint(net(x))\n"
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "program.py").write_text(HEAD + CHOSEN + text)
+    found = devfix.check(tmp_path / "program.py", settings=False, cache=False).findings
+    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("hard-coded-cuda", safe)]
+
+
+DRIVEN = """
+from engines import Runner
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.layer(x)
+class Mine(BASE):
+    BODY
+net = Net()
+runner = Mine(net)
+print(net(torch.randn(2, 3, device=device)))
+"""
+HANDS_ON = "def __init__(self, net):\n        super().__init__(net)"
+STORES_IT = "def __init__(self, net):\n        self.net = net"
+
+
+@pytest.mark.parametrize(
+    ("base", "body", "told"),
+    [
+        ("Runner", "pass", []),
+        ("Runner", HANDS_ON, []),
+        ("Runner", STORES_IT, ["module-never-moved"]),
+        ("object", STORES_IT, ["module-never-moved"]),
+    ],
+)
+def test_a_base_out_of_sight_may_move_what_it_is_given(base: str, body: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + DRIVEN.replace("BASE", base).replace("BODY", body)) == told

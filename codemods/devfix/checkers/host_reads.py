@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 
+from devfix.checkers.earlier import reached
 from devfix.checkers.signs import (
     copied,
     is_caught,
@@ -343,14 +344,19 @@ def _unproven(read: HostRead, source: Source) -> str:
 
 
 def _unproven_beside(read: HostRead, analysis: Analysis) -> str:
-    """Another value that the same statement reads: if that stays where it may be, this still raises."""
+    """Another value that the same statement reads, or what fails before: if that stays, this still raises."""
     source = analysis.file.source
-    statement = source.statement(read.value_node)
+    statement, known = source.statement(read.value_node), {read.value_node, *analysis.read_on_host}
     for other in analysis.host_reads:
         apart = other.file is read.file and other.value_node is not read.value_node
         if apart and source.statement(other.value_node) is statement and _unproven(other, source):
             return f"{quoted(source, other.value_node)} is copied as well"
-    return ""
+        known.add(other.value_node)
+    for call in source.calls_by_name.get("numpy", ()):
+        at = call.func.value if isinstance(call.func, ast.Attribute) and not call.keywords else call
+        if at is not call and at not in known and source.statement(call) is statement:
+            return f"{quoted(source, at)} is on the CPU"
+    return reached(read.node, None, read.place, analysis)
 
 
 def _reader(read: HostRead, source: Source) -> str:
@@ -374,11 +380,8 @@ def _where(read: HostRead, told: str, analysis: Analysis) -> tuple[str, tuple[Re
 
 def _target(read: HostRead, analysis: Analysis) -> str:
     """How the device of a value is written in the function that reads it, or in the file; empty if it is not known."""
-    targets = analysis.targets_here(read.place)
-    texts = (
-        analysis.file.source.code(at) for at, function, _, _ in targets if function in (None, read.function)
-    )
-    return next(texts, "")
+    here = (at for at, of, _, _ in analysis.targets_here(read.place) if of in (None, read.function))
+    return next(map(analysis.file.source.code, here), "")
 
 
 def _is_of_module(read: HostRead, analysis: Analysis) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from devfix.checkers.certainty import is_main_input, is_proven, why_silent
+from devfix.checkers.earlier import fails_before
 from devfix.checkers.mismatches import codemod_of
 from devfix.checkers.signs import quoted
 from devfix.checkers.wording import assumptions, shown, target_of, use_of
@@ -147,6 +148,7 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
             device, edits, span = told, instead, source.span(made_at(first.mismatch).node)
     seen = first.is_passed or first.mismatch.file is analysis.file  # how it gets there
     proven = sure and seen and all(is_proven(one.mismatch, analysis, device) for one in inputs)
+    before = fails_before(first.mismatch, analysis) if proven else ""
     made = made_at(first.mismatch)
     there = made.file is analysis.file and span == source.span(made.node) and first.binding is None
     texts = list(dict.fromkeys(quoted(source, made.node if there else one.node) for one in inputs))
@@ -158,8 +160,8 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     origin = "" if there else _origin(first, analysis)
     use = use_of(first.mismatch, analysis, named, it=texts[0] if len(texts) > 1 else "it")
     message = f"{named}{origin} {be} on the CPU; {use}"
-    if edits and not proven:
-        message += assumptions(first.mismatch, _unproven(first))
+    if edits and not (proven := proven and not before):
+        message += assumptions(first.mismatch, before or _unproven(first))
     passed = first.is_passed and first.mismatch.file is analysis.file
     related = [Related(source.span(first.node), "it is passed here" if passed else "it is used here")]
     if passed:

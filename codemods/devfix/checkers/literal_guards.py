@@ -204,6 +204,15 @@ def is_kept(source: Source, guard: Guard, node: ast.expr) -> bool:
     return True
 
 
+def needs_cuda(source: Source, node: ast.AST) -> bool:
+    """Does `with torch.cuda.device(0):` stand around a node, which raises where there is no CUDA?"""
+    blocks = (one for one in source.ancestors(node) if isinstance(one, (ast.With, ast.AsyncWith)))
+    entered = (item.context_expr for one in blocks for item in one.items)
+    return any(
+        isinstance(one, ast.Call) and source.qualified(one.func) == "torch.cuda.device" for one in entered
+    )
+
+
 def moved_above(analysis: Analysis, guard: Guard) -> bool | None:
     """Has the function itself put the value of a SAME condition on the current GPU? None where a flag says.
 

@@ -15,6 +15,7 @@ from devfix.checkers.literal_guards import (
     is_of_tensor,
     moved_above,
     moves_alone,
+    needs_cuda,
 )
 from devfix.checkers.literal_places import Known, chosen, in_scope, met_by, sized_by
 from devfix.checkers.literal_programs import (
@@ -388,7 +389,7 @@ class _Judge:
 
     def _verdict(self, site: Named, known: Known, why: str) -> Verdict:
         edits, exact = at_its_place(self.source, site, known.text)
-        safe = known.sure and exact and self._has_to(site)
+        safe = known.sure and exact and self._has_to(site) and not needs_cuda(self.source, site.node)
         safety = Safety.SAFE if safe else Safety.UNSAFE
         span, code = self.source.span(site.node), self.source.code(site.node)
         return Verdict(span, code, known.text, why, edits, safety, known.node)

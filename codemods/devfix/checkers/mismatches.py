@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 
 from devfix.checkers import collectives, outruns, plain_containers
 from devfix.checkers.certainty import why_silent
+from devfix.checkers.earlier import fails_before
 from devfix.checkers.moved_back import moved_back, restored
 from devfix.checkers.reach import is_safe
 from devfix.checkers.signs import is_kept_otherwise
@@ -214,8 +215,9 @@ def _finding(
         safe = is_safe_buffer(link, every, analysis)
     if codemod == "module-never-moved" and mismatch.stray_place.kind != CPU:
         safe = is_safe_move(mismatch, analysis)
-    if edits and not safe:
-        message += assumptions(mismatch, "it should move with the module" if registers else "")
+    before = fails_before(mismatch, analysis) if safe else ""
+    if edits and not (safe := safe and not before):
+        message += assumptions(mismatch, before or ("it should move with the module" if registers else ""))
     here = mismatch.file is analysis.file
     word = "run" if codemod == "module-never-moved" else "used"
     related = (Related(source.span(mismatch.node), f"it is {word} here"),) if here else ()

@@ -83,7 +83,7 @@ class Analysis(Context):
         self.follows_all = False  # histories also in files that move nothing
         self.type_is_known = True  # of `torch.Tensor(..)`, which the default device does not change
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
-        self.read_on_host: set[ast.AST] = set()  # what is made on the CPU and read there
+        self.read_on_host: set[ast.AST] = set()  # what is read on the CPU, and where it is made there
         self.closures: dict[int, Frame] = {}  # by the identity of the function's value
         self.frames: dict[int, Frame] = {}  # that lambdas were made in
         self.kept: list[Value] = []

@@ -254,6 +254,7 @@ class Context:
                 continue  # that is as good as what the caller itself is given
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
             place = places.pop() if len(places) == 1 else NOWHERE
+            place = value.place if value.kind == UNKNOWN and value.place.on_host else place
             self.calls.setdefault((id(function.node), name), []).append(place)
 
     def passed(self, place: Place) -> list[Place]:

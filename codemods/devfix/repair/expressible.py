@@ -13,7 +13,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, Place, alternatives, of_process
 from devfix.engine.values import LOCAL
 from devfix.models.loader import tensor_attributes
-from devfix.repair.written import bound_around
+from devfix.repair.written import bound_around, is_unfilled
 from devfix.text.placing import around, bound_before, guards_of, is_local, stores
 from devfix.text.source import Source, remembered, walk
 
@@ -172,6 +172,8 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     if supposed and _is_no_tensor(source, term.text, function or source.tree):
         return False
     if term.form != "device" and _is_moved_only_below(source, term.text, at, function):
+        return False
+    if isinstance(expression, ast.Subscript) and is_unfilled(source, expression.value, at, function):
         return False
     if bound_around(source, at, expression):
         return True

@@ -155,3 +155,17 @@ def is_simple(source: Source, value: ast.expr) -> bool:
 def short(code: str) -> str:
     line = " ".join(code.split())
     return line if len(line) <= 60 else f"{line[:57]}..."
+
+
+def is_unfilled(source: Source, whole: ast.expr, at: ast.AST, function: ast.AST | None) -> bool:
+    """Does a list get its elements no sooner than at a node, or are these lists?"""
+    text = ast.unparse(whole)
+    fills = [
+        call
+        for call in source.of_kind(ast.Call, function or source.tree)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("append", "extend", "insert")
+        and source.code(call.func.value) == text
+    ]
+    nested = any(isinstance(one, (ast.List, ast.Tuple)) for call in fills for one in call.args[-1:])
+    return bool(fills) and (nested or min(call.lineno for call in fills) >= source.statement(at).lineno)

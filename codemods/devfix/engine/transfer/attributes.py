@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine.files import Class
 from devfix.engine.forms import AN_OBJECT, NO_FORMS, options
-from devfix.engine.places import AT, OF, VAR, Place, on_cuda
+from devfix.engine.places import AT, OF, ON_CPU, VAR, Place, on_cuda
 from devfix.engine.transfer.calls import Calls
 from devfix.engine.uses import stored_names
 from devfix.engine.values import (
@@ -96,6 +96,8 @@ class Attributes(Calls):
             self.analysis.named.ask(self, node, base)
         if kind == LIBRARY:
             return self._of_library(node, base)
+        if name == "batch_sizes" and kind in (TENSOR, BATCH, UNKNOWN):
+            return Value(UNKNOWN, ON_CPU, rank=1)  # of a packed sequence, if it is of tensors
         if kind in (TENSOR, BATCH):
             return self._of_tensor(node, base)
         if kind in (MODULE, OBJECT):

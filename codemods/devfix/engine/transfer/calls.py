@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.collections import EMPTY, Record
+from devfix.engine.collections import Record
 from devfix.engine.events import MOVES, USED
 from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average, is_network_name
@@ -203,14 +203,15 @@ class Calls(ModuleRuns):
         owner = self.function.owner if self.function is not None else None
         if owner is None or self.me is None:
             return ANYTHING
-        for one in owner.lineage[1:]:
-            found = one.methods.get(name)
-            if found is not None:
-                return self.call_function(node, found, self.me, arguments)
+        found = next((one.methods[name] for one in owner.lineage[1:] if name in one.methods), None)
+        if found is not None:
+            return self.call_function(node, found, self.me, arguments)
         if name in ("to", "cuda", "cpu"):
             return self.me
         if name in ("register_buffer", "register_parameter", "add_module"):
             return self.module_method(node, self.me, name, arguments)
+        self.handed_to_base(owner, arguments)
+        self.based(node, self.me, name, arguments)
         return self.like_given(node, f"super().{name}", arguments)
 
     def _of_class(self, node: ast.Call, owner: Class, name: str, arguments: Arguments) -> Value:
@@ -260,8 +261,10 @@ class Calls(ModuleRuns):
         init = owner.method("__init__")
         if init is not None:
             self.call_function(node, init, made, arguments)
-        elif what == "object":
-            self._fields(node, cell, owner, arguments)
+        else:
+            self.handed_to_base(owner, arguments)
+        if init is None and what == "object":
+            self.fields(node, cell, owner, arguments)
             after = owner.method("__post_init__")
             if after is not None:
                 self.call_function(node, after, made, ([], {}))
@@ -272,24 +275,6 @@ class Calls(ModuleRuns):
         elif what == "module" and not self.analysis.classes.has_state(self.state, cell, owner):
             made = made.but(role="stateless")
         return made
-
-    def _fields(self, node: ast.Call, cell: object, owner: Class, arguments: Arguments) -> None:
-        """A dataclass or the like keeps what it is given under the names of its annotations, or else the defaults."""
-        given = dict(zip(owner.fields, (value for value, _ in arguments[0]), strict=False))
-        given |= {name: value for name, (value, _) in arguments[1].items()}
-        open_ = any(one.arg is None for one in node.keywords)
-        for name in owner.fields:
-            value = ANYTHING if open_ else self._default(owner, name)
-            self.state.set_attribute(cell, name, given.get(name, value))
-
-    def _default(self, owner: Class, name: str) -> Value:
-        """What a field is without an argument; `field(default_factory=list)` gives a list of its own."""
-        held = owner.constant(name)
-        if held is None:
-            return ANYTHING
-        keywords = held[1].keywords if isinstance(held[1], ast.Call) else ()
-        made = {one.arg: one.value.id for one in keywords if isinstance(one.value, ast.Name)}
-        return EMPTY.get(made.get("default_factory", "")) or self.analysis.constant(*held)
 
     # --- functions -----------------------------------------------------------------------
 

@@ -38,8 +38,10 @@ from devfix.engine.values import (
     NUMBER,
     PACKED,
     PAIR,
+    PASS,
     PLACED,
     SEQUENCE,
+    STORE,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -260,6 +262,13 @@ class Functions(Containers):
         return isinstance(node, ast.Name) and any(
             one.arg == node.id and is_list(self.file, one.annotation) for one in parameters
         )
+
+    def drawn(self, node: ast.Call, base: Value, name: str, *, many: bool) -> Value:
+        """What a distribution draws: it cannot be moved itself, so that a kept one's draw is where the draw begins."""
+        links = base.links
+        if not links or any(one.kind in (PASS, STORE) for one in links):
+            links = (self.link(MAKE, node, f"{base.ref}.{name}"),)
+        return base.but(rank=1 if many else base.rank, role="", ref=None, links=links)
 
     def followed(self, arguments: Arguments) -> History:
         """The history of what the arguments say to follow: `x.device`, or `x` itself, that is on the CPU."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
-from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, OF, OWNED, VAR, Place
+from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, NOWHERE, OF, OWNED, VAR, Place
 from devfix.engine.transfer.functions import reduced, without
 from devfix.engine.transfer.moves import Moves
 from devfix.engine.transfer.requirements import Operand
@@ -25,15 +25,14 @@ from devfix.engine.values import (
     LIBRARY_CALL,
     LOAD,
     LOADER,
-    MAKE,
     MAPPING,
     MODULE,
     NAME,
+    NONE,
     NUMBER,
     OBJECT,
     OPTIMIZER,
     OWNER,
-    PASS,
     SEQUENCE,
     STORE,
     TENSOR,
@@ -134,7 +133,7 @@ class Methods(Moves):
         self.drawn_by(node, name, base, arguments)
         values, keywords = without(row, arguments)
         if base.role == DISTRIBUTION and name in ("sample", "rsample"):
-            return self._drawn(node, base, name, many=bool(values or keywords))
+            return self.drawn(node, base, name, many=bool(values or keywords))
         if name == "type":
             return self.of_type(base, values[0][0]) if values else A_TEXT
         if row.form == "same" and "device" in keywords:
@@ -180,13 +179,6 @@ class Methods(Moves):
         elif name in ("reshape", "view") and [value.items for value, _ in values] == [()]:
             made = made.but(rank=0)
         return Value(SEQUENCE, rest=made) if row.many else made
-
-    def _drawn(self, node: ast.Call, base: Value, name: str, *, many: bool) -> Value:
-        """What a distribution draws: it cannot be moved itself, so that a kept one's draw is where the draw begins."""
-        links = base.links
-        if not links or any(one.kind in (PASS, STORE) for one in links):
-            links = (self.link(MAKE, node, f"{base.ref}.{name}"),)
-        return base.but(rank=1 if many else base.rank, role="", ref=None, links=links)
 
     # --- modules -------------------------------------------------------------------------
 
@@ -279,12 +271,15 @@ class Methods(Moves):
             self.attach(node, base, name, value)
         elif value.kind == UNKNOWN and (value.links or value.place.key is not None):
             self.analysis.parts.registered.add(value.links[0].node if value.links else value.place.key)
+            if name.startswith("weight"):  # of a loss, for instance: it may be None
+                self.state.set_attribute(base.ref, name, value)
         else:
             # What the constructor puts on a device is there until the module is moved.
             place = self.where(value)
             kept = place.on_device and (place.kind != OF or base.ref in self.analysis.made)
             if value.kind != TENSOR or not kept:
-                place = Place("in", base.ref)
+                open_ = value.kind in (NONE, UNKNOWN) or place.kind == CHOICE
+                place = NOWHERE if open_ else Place("in", base.ref)
             made = Value(TENSOR, place, rank=value.rank, links=value.links, role="parameter")
             self.state.set_attribute(base.ref, name, made)
         return ANYTHING
@@ -325,6 +320,7 @@ class Methods(Moves):
         places = owner is None or name in owner.places or name in owner.gives or name in owner.takes
         chosen = owner is not None and name in owner.places and base.role != "off"
         there = Place(VAR, ("owner", base.ref)) if chosen else BY_OWNER
+        there = NOWHERE if owner is not None and name in owner.takes else there  # it may be brought back
         made = []
         for value, _ in arguments[0]:
             if value.kind == MODULE and value.ref is not None and places:
@@ -353,7 +349,7 @@ class Methods(Moves):
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         if base.role == "generator":
             return base
-        if base.role == "given" and name in tensor_attributes():
+        if _is_of_tensor(base.role, name):
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         if base.role == "part" and name in _PARTS:
             return Value(SEQUENCE, rest=base)
@@ -361,8 +357,6 @@ class Methods(Moves):
             return Value(SEQUENCE, rest=Value(TENSOR, base.place, role="parameter"))
         if base.place.is_named and name in _CASTS and not base.role:
             return base.but(role="cast")  # a tensor, or a module
-        if base.role == "cast" and name in tensor_attributes() - module_attributes():
-            return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         if base.links and base.links[0].kind == LOAD and name in _BATCH_METHODS:  # of a checkpoint
             item = Value(SEQUENCE, items=(A_TEXT, base)) if name == "items" else base
             return Value(SEQUENCE, rest=item) if name in ("items", "values") else base
@@ -376,8 +370,6 @@ class Methods(Moves):
         if base.role == "host" and name in _SPEAKING:
             made = self.tensor_method(node, base.but(kind=TENSOR, role="host"), name, arguments)
             return made.but(role="host")
-        if base.role == "moved" and name in tensor_attributes() - module_attributes() - _OF_OTHERS:
-            return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)
         has_place = base.place.is_named or base.place.kind == CHOICE
         if has_place and (name in TENSOR_USES or f"{name}()" in TENSOR_USES):
             at = node.func.value if isinstance(node.func, ast.Attribute) else node
@@ -389,6 +381,13 @@ class Methods(Moves):
         made = self.unknown_call(node, name, arguments)
         shaped = name == "flatten" or (name in ("view", "reshape") and _sizes(arguments[0]))
         return made.but(rank=1) if shaped else made  # a tensor, or an array
+
+
+def _is_of_tensor(role: str, name: str) -> bool:
+    """Does a method tell that what was moved, cast or given back is a tensor, and no module or container?"""
+    if role not in ("given", "cast", "moved") or name not in tensor_attributes():
+        return False
+    return role == "given" or name not in module_attributes() | (_OF_OTHERS if role == "moved" else set())
 
 
 def _sizes(values: Sequence[tuple[Value, ast.expr]]) -> bool:

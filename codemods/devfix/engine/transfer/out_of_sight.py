@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.collections import EMPTY
 from devfix.engine.events import HANDED, WRAPPED
 from devfix.engine.evidence import (
     computes,
@@ -18,6 +19,7 @@ from devfix.engine.evidence import (
     trains,
 )
 from devfix.engine.evidence_of_modules import is_average, is_optimizer, scatters_inputs, unpacks_device
+from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT,
@@ -226,6 +228,36 @@ class OutOfSight(Modules):
         return Value(
             UNKNOWN, Place(AT, cell), ref=cell, links=(self.link(MAKE, node, name),), role="instance"
         )
+
+    def handed_to_base(self, owner: Class, arguments: Arguments) -> None:
+        """The constructor, or another method, of a base out of sight may move what it is given."""
+        if any(base not in torch_api.PLAIN_BASES and base[:6] != "torch." for base in owner.outside):
+            self.escape(arguments, owner.name)
+
+    def based(self, node: ast.Call, me: Value, name: str, arguments: Arguments) -> None:
+        """`super().__init__(..., device=device)`: a layer of torch makes its weights there."""
+        if name == "__init__" and me.kind == MODULE and "device" in arguments[1]:
+            place = self.target(arguments[1]["device"][0], node)
+            if place is not None:
+                self.state.set_place(me.ref, place)
+
+    def fields(self, node: ast.Call, cell: object, owner: Class, arguments: Arguments) -> None:
+        """A dataclass or the like keeps what it is given under the names of its annotations, or else the defaults."""
+        given = dict(zip(owner.fields, (value for value, _ in arguments[0]), strict=False))
+        given |= {name: value for name, (value, _) in arguments[1].items()}
+        open_ = any(one.arg is None for one in node.keywords)
+        for name in owner.fields:
+            value = ANYTHING if open_ else self._default(owner, name)
+            self.state.set_attribute(cell, name, given.get(name, value))
+
+    def _default(self, owner: Class, name: str) -> Value:
+        """What a field is without an argument; `field(default_factory=list)` gives a list of its own."""
+        held = owner.constant(name)
+        if held is None:
+            return ANYTHING
+        keywords = held[1].keywords if isinstance(held[1], ast.Call) else ()
+        made = {one.arg: one.value.id for one in keywords if isinstance(one.value, ast.Name)}
+        return EMPTY.get(made.get("default_factory", "")) or self.analysis.constant(*held)
 
     def escape(self, arguments: Arguments, name: str = "") -> None:
         """Whoever is handed a module that was not moved yet may move it; whoever is told a device makes data there."""

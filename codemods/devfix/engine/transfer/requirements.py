@@ -288,8 +288,8 @@ class Requirements(Frame):
         proven = operation == "numpy"  # of all that a function out of sight may give, only tensors have it
         if self.quiet or value.kind not in kinds or (value.assumed & _OUT_OF_SIGHT and not proven):
             return
-        if value.links and self.where(value).on_host:
-            self.analysis.read_on_host.update(value.moved_at())
+        if self.where(value).on_host:
+            self.analysis.read_on_host.update([at, *(value.moved_at() if value.links else ())])
         path, every = self.state.path, alternatives(self.where(value), self.state.path)
         called = any(one.kind == LIBRARY_CALL and one.subject.endswith("()") for one in value.assumed)
         if called and any(place.on_host for place, _ in every):
