@@ -213,21 +213,19 @@ class Program:
         if not top or self.flow.project.needs_cuda() is True:
             return False
         known = self.flow.project.runs_chosen(top)
-        if known is None:
-            return not SCRIPT.search(self.source.text)
-        return known and not self._is_never_without(top)
-
-    def _is_never_without(self, top: str) -> bool:
-        """Does each program in view that gets there go to CUDA, in another place if need be? Not of a library."""
-        project = self.flow.project
-        return project.runs_on_cuda(top) is not None and project.runs_without_cuda(top, itself=True) is False
+        return not SCRIPT.search(self.source.text) if known is None else known
 
     def is_on_cuda(self, function: Scope) -> bool:
-        """Do all programs that get to a function go to CUDA in any case, themselves or in another place?"""
+        """Do all programs that get to a function go to CUDA in any case, themselves or in another place?
+
+        What they do in another place says nothing of a file that tells devices apart, or calls the function itself.
+        """
         project, top = self.flow.project, top_of(self.source, function)
         if project.needs_cuda() is True or project.runs_on_cuda(top) is True:
             return True
-        return project.runs_chosen(top) is False and not project.other_gpu() and self._is_never_without(top)
+        if self.is_agnostic or self.source.calls_by_name.get(top) or project.other_gpu():
+            return False
+        return project.runs_chosen(top) is False and project.runs_without_cuda(top, itself=True) is False
 
     # --- is a fix worth anything -----------------------------------------------------------
 
