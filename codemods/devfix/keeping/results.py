@@ -17,11 +17,12 @@ from devfix import __version__
 from devfix.documents import DocumentError, read_bytes
 from devfix.documents.kept import Kept
 from devfix.documents.state import user_folder
-from devfix.keeping.data import Damaged, keepable, plain, result_of
+from devfix.keeping.data import keepable, plain, result_of
 from devfix.keeping.folder import Folder
 from devfix.keeping.valid import Present
 from devfix.pipeline import depends
 from devfix.pipeline.listing import root_of
+from devfix.reports.plain import Damaged
 
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
@@ -49,7 +50,6 @@ class Results:
         found: dict[str, FileResult] = {}
         for place, names in _by_folder(paths).items():
             folder = self._folder(place)
-            own = folder.own(os.path.abspath(place))
             most = len(names) * 2 > len(folder.files)
             all_hold = most and folder.all_hold(self._present)
             for name in names:
@@ -57,7 +57,7 @@ class Results:
                 needed, data = folder.files.get(name, (None, None))
                 if needed is None or (self._repair and isinstance(data, list) and data[:1] != [[]]):
                     continue
-                if own.get(name) not in needed or os.path.islink(path):
+                if os.path.islink(path):
                     continue
                 if all_hold or folder.hold(needed, self._present):
                     try:
@@ -71,8 +71,8 @@ class Results:
         path = result.path
         if not self._repair:
             result = replace(result, joint=())  # what a finding's fix does elsewhere is in its edits
-        lasting = depends.CHANGED not in states.values() and len(states) <= _MOST
-        if lasting and keepable(result) and not os.path.islink(path):
+        lasting = f"={os.path.abspath(path)}" in states and depends.CHANGED not in states.values()
+        if lasting and len(states) <= _MOST and keepable(result) and not os.path.islink(path):
             folder, name = os.path.split(path)
             self._folder(folder).new[name] = states, plain(result)
 
