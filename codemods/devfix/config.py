@@ -123,7 +123,7 @@ def _read(path: str, trusted: bool) -> Config:
     try:
         data = read_bytes(path, most=_MOST)
     except DocumentError as error:
-        raise ConfigError(f"{_shown(path)}: {error}") from error
+        raise ConfigError(f"{shown(path)}: {error}") from error
     whole = trusted and os.path.basename(path) != FILE  # all of it is devfix's
     if (
         not whole and b"devfix" not in data
@@ -133,7 +133,7 @@ def _read(path: str, trusted: bool) -> Config:
     try:
         table = toml.loads(data.decode("utf-8"))
     except (toml.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{_shown(path)}: is not valid TOML: {error}") from error
+        raise ConfigError(f"{shown(path)}: is not valid TOML: {error}") from error
     if whole:
         return parse(table, path, trusted=True)
     tool = table.get("tool", {})
@@ -147,7 +147,7 @@ def parse(table: object, path: str, trusted: bool = False) -> Config:
 
     Only with `trusted` may it name code, which is loaded then.
     """
-    where = f"{_shown(path)}: tool.devfix"
+    where = f"{shown(path)}: tool.devfix"
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table")
     keys = [
@@ -387,6 +387,10 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f"; known are {', '.join(names)}" if names else ""
 
 
-def _shown(path: str) -> str:
-    relative = os.path.relpath(path)
+def shown(path: str) -> str:
+    """A path of the user's, relative to the working directory where it is below it."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # another drive
+        return path
     return path if relative.startswith(os.pardir) else relative
