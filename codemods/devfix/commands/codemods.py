@@ -6,8 +6,8 @@ import os
 
 import click
 
-from devfix.commands.completing import codemod_ids
 from devfix.commands.helping import command
+from devfix.commands.options import codemod_ids
 from devfix.commands.running import complain
 
 

@@ -57,8 +57,8 @@ class Review:
         except (KeyboardInterrupt, click.Abort):
             self._show("\ninterrupted; nothing was written, and the decisions are kept for the next review")
             raise
-        if done or session.accepted() or self.edited:
-            self._forget()
+        if (done or session.accepted() or self.edited) and self._memory():
+            self._save({})
         return self._made(session.accepted())
 
     # --- one fix ---------------------------------------------------------------------------
@@ -177,10 +177,6 @@ class Review:
             write_new(os.path.join(state.make(self.tree), _MEMORY), json.dumps(kept).encode())
         except (DocumentError, OSError):
             return  # decisions only do not outlive an interruption then
-
-    def _forget(self) -> None:
-        if self._memory():
-            self._save({})
 
     # --- the terminal ----------------------------------------------------------------------
 

@@ -294,11 +294,6 @@ class Run:
         if not self.quiet:
             self.note(line)
 
-    def json(self, report: Report) -> None:
-        from devfix.review.json import render
-
-        click.echo(render(report))
-
     def patch(self, data: bytes, path: str | None = None) -> None:
         """A patch on stdout, in colour for a terminal, or as it is into a file."""
         if path is not None:

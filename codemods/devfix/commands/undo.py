@@ -28,12 +28,9 @@ def undo() -> int:
     recovered((), writes=True)
     try:
         journal = last(tree_of(os.getcwd()))
-    except DocumentError as error:
-        raise click.ClickException(error.message) from error
-    if journal is None:
-        click.echo("nothing to undo: no apply has written anything here", err=True)
-        return 0
-    try:
+        if journal is None:
+            click.echo("nothing to undo: no apply has written anything here", err=True)
+            return 0
         done = take_back(journal)
     except DocumentError as error:
         raise click.ClickException(error.message) from error

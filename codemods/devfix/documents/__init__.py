@@ -6,7 +6,7 @@ A document is bytes that were read once, and the Python text in them. What a doc
 
 from devfix.documents.overlay import overlaid
 from devfix.documents.python import Document, DocumentError, digest_of, read_bytes
-from devfix.documents.replace import replace_file, replace_files, write_new
+from devfix.documents.replace import replace_files, write_new
 
 __all__ = [
     "RECIPES",
@@ -18,7 +18,6 @@ __all__ = [
     "overlaid",
     "read_bytes",
     "read_document",
-    "replace_file",
     "replace_files",
     "write_new",
 ]

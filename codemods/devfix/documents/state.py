@@ -141,12 +141,8 @@ def _tidy(trees: str) -> None:
     for name in os.listdir(trees):
         folder = os.path.join(trees, name)
         with suppress(OSError):
-            tree = _read(folder) if os.stat(folder).st_mtime < time.time() - _GONE else ""
-            if tree and not os.path.isdir(tree):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read(folder: str) -> str:
-    """Which tree a folder is about. Raises OSError."""
-    with open(os.path.join(folder, _WHERE), "rb") as file:
-        return os.fsdecode(file.read(10_000))
+            if os.stat(folder).st_mtime < time.time() - _GONE:
+                with open(os.path.join(folder, _WHERE), "rb") as file:
+                    tree = os.fsdecode(file.read(10_000))
+                if tree and not os.path.isdir(tree):
+                    shutil.rmtree(folder, ignore_errors=True)

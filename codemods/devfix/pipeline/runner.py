@@ -44,18 +44,6 @@ def process(
     return _task(codemods, level, repair, around).document(document)
 
 
-def process_file(
-    path: str,
-    codemods: Sequence[Codemod],
-    level: Safety = Safety.SAFE,
-    *,
-    repair: bool = True,
-    around: Around | None = None,
-) -> FileResult:
-    """`process` of a file that is still to be read."""
-    return _task(codemods, level, repair, around).file(path)
-
-
 def run_bytes(
     path: str,
     data: bytes,
