@@ -13,11 +13,13 @@ __all__ = [
     "SUFFIXES",
     "Document",
     "DocumentError",
+    "bytes_of",
     "digest_of",
     "document_of",
     "overlaid",
     "read_bytes",
     "read_document",
+    "readable",
     "replace_files",
     "write_new",
 ]
@@ -39,3 +41,19 @@ def document_of(path: str, data: bytes) -> Document:
 def read_document(path: str) -> Document:
     """The document that a file is. Raises DocumentError."""
     return document_of(path, read_bytes(path))
+
+
+def readable(path: str) -> Document | None:
+    """The document that a file is; None where it cannot be read."""
+    try:
+        return read_document(path)
+    except DocumentError:
+        return None
+
+
+def bytes_of(path: str) -> bytes:
+    """The bytes of a file; none where it cannot be read."""
+    try:
+        return read_bytes(path)
+    except DocumentError:
+        return b""

@@ -105,7 +105,7 @@ def _score(
     if finding.codemod not in kind.codemods:
         return 0
     score = 40 - 3 * kind.codemods.index(finding.codemod) - min(2 * depth, 12)
-    first, last = _lines(finding)
+    first, last = finding.place.line, finding.place.end_line
     line = shown_line(place.document, place.line)
     if first <= line <= last:
         score += 60
@@ -115,10 +115,6 @@ def _score(
         score += 25
     score -= min(abs(first - line) // 20, 15)
     return score if place.certain else score - 10
-
-
-def _lines(finding: PlacedFinding) -> tuple[int, int]:
-    return finding.place.line, finding.place.end_line
 
 
 def _scopes(document: Document) -> tuple[tuple[int, int], ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from devfix import __version__
-from devfix.documents import DocumentError, read_bytes
+from devfix.documents import bytes_of
 from devfix.documents.kept import Kept
 from devfix.documents.state import user_folder
 from devfix.keeping.data import keepable, plain, result_of
@@ -203,7 +203,7 @@ class Installed:
 
 
 def _sources(installed: Installed) -> str:
-    return depends.digest(b"\0".join(_content(path) for path in installed.files))
+    return depends.digest(b"\0".join(os.fsencode(path) + b"\0" + bytes_of(path) for path in installed.files))
 
 
 def _libcst() -> str:
@@ -212,10 +212,3 @@ def _libcst() -> str:
     spec = find_spec("libcst")
     places = spec.submodule_search_locations if spec is not None else None
     return os.path.join(places[0], "_version.py") if places else ""
-
-
-def _content(path: str) -> bytes:
-    try:
-        return path.encode("utf-8", "surrogateescape") + b"\0" + read_bytes(path)
-    except DocumentError:
-        return b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -13,7 +14,7 @@ from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument
 
 from devfix import __version__, config
-from devfix.documents import Document, DocumentError, digest_of, document_of, read_bytes
+from devfix.documents import Document, DocumentError, digest_of, read_bytes, readable
 from devfix.errors.values import under
 from devfix.explain import page
 from devfix.findings import Safety
@@ -231,17 +232,13 @@ def _task(ls: LanguageServer, path: str, *, repair: bool = False) -> Task | None
     return Task(codemods, Safety.SAFE, repair, around)
 
 
-class _reader:
-    """Lines of other files, as the editor has them or as they are on disk."""
+def _reader(ls: LanguageServer) -> Callable[[str], list[str]]:
+    """What gives the lines of other files, as the editor has them or as they are on disk."""
 
-    def __init__(self, ls: LanguageServer) -> None:
-        self.ls = ls
-
-    def __call__(self, path: str) -> list[str]:
-        opened = _opened(self.ls, translate.path_uri(path))
-        if opened is not None:
-            return lines_of(opened.source)
-        try:
-            return lines_of(document_of(path, read_bytes(path)).text)
-        except DocumentError:
+    def read(path: str) -> list[str]:
+        there = _opened(ls, translate.path_uri(path)) or readable(path)
+        if there is None:
             return []
+        return lines_of(there.source if isinstance(there, TextDocument) else there.text)
+
+    return read

@@ -13,7 +13,7 @@ from lsprotocol import types
 from pygls.uris import from_fs_path
 
 from devfix.findings import Safety
-from devfix.reports.report import Place, PlacedEdit, PlacedFinding
+from devfix.reports.report import Place, PlacedFinding
 
 SOURCE = "devfix"
 Lines = Sequence[str]
@@ -85,7 +85,7 @@ def quick_fix(
         if edit.path and not os.path.exists(edit.path):
             return None  # a new file; `devfix apply` makes it
         where, text = (path_uri(edit.path), read(edit.path)) if edit.path else (uri, lines)
-        changes.setdefault(where, []).append(_text_edit(text, edit))
+        changes.setdefault(where, []).append(types.TextEdit(range_of(text, edit.place), edit.text))
     unsafe = " (unsafe: see the message)" if fix.safety is Safety.UNSAFE else ""
     return types.CodeAction(
         title=f"devfix: {fix.title}{unsafe}",
@@ -94,10 +94,6 @@ def quick_fix(
         is_preferred=fix.safety is Safety.SAFE,
         edit=types.WorkspaceEdit(changes=changes),
     )
-
-
-def _text_edit(lines: Lines, edit: PlacedEdit) -> types.TextEdit:
-    return types.TextEdit(range_of(lines, edit.place), edit.text)
 
 
 def path_uri(path: str) -> str:

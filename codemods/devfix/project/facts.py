@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from devfix.pipeline import depends
@@ -346,13 +347,11 @@ def _around(source: Source) -> dict[int, _Function]:
     """Line -> the function that it is in."""
     return {
         line: one
-        for one in sorted((one for one in source.definitions if isinstance(one, _FUNCTIONS)), key=_line_of)
+        for one in sorted(
+            (one for one in source.definitions if isinstance(one, _FUNCTIONS)), key=attrgetter("lineno")
+        )
         for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
     }
-
-
-def _line_of(one: _Function) -> int:
-    return one.lineno
 
 
 @remembered

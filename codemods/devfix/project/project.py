@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from devfix.engine.files import STAR, File
 from devfix.flow.outside import Outside
@@ -23,10 +22,6 @@ from devfix.text.source import Source
 OUTLINES = 4096
 FILES = 40  # that the engine looks definitions up in
 MANY_STARS = 8  # of one file, for which what they give is indexed
-
-
-if TYPE_CHECKING:
-    from devfix.project.view import View
 
 
 class Project:
@@ -63,12 +58,6 @@ class Project:
             self._outlines[path] = made
             self.files.gave(path, source.text)
         return made
-
-    def outside(self, path: str, source: Source) -> View:
-        """What the file `path` with this text sees of the others."""
-        from devfix.project.view import View
-
-        return View(self, path, source)
 
     # --- names ---------------------------------------------------------------------------
 
@@ -197,7 +186,9 @@ class Projects:
         project = self._projects.get(root)
         if project is None:
             project = self._projects[root] = Project(root)
-        return project.outside(real, source)
+        from devfix.project.view import View
+
+        return View(project, real, source)
 
     def _root(self, path: str) -> str:
         folder = os.path.dirname(path)

@@ -157,7 +157,11 @@ class Runs:
         for one, code, names in todo:
             yield one, code
             for other in self._importers(one):
-                if other in seen or len(seen) > REACH or _TEST.search(self._name(other)):
+                if (
+                    other in seen
+                    or len(seen) > REACH
+                    or _TEST.search(other.removeprefix(self.project.files.root))
+                ):
                     continue
                 given = self._code(other)
                 stem = os.path.basename(one.removesuffix("/__init__.py")).removesuffix(".py").encode()
@@ -177,9 +181,6 @@ class Runs:
         passed = [name for name, what in outline.names.items() if " " in what] if outline is not None else []
         more = {one for name in passed for one in self.project.callers.importing(name)} - {path, *found}
         return found + [one for one in sorted(more) if any(other == path for other, _ in facts.imported(one))]
-
-    def _name(self, path: str) -> str:
-        return path.removeprefix(self.project.files.root)
 
 
 def _using(code: bytes, names: set[bytes], stem: bytes = b"") -> set[bytes]:

@@ -56,9 +56,6 @@ class Usage:
     frozen: set[str] = field(default_factory=set)  # by the script's word
     doubtful: dict[str, ast.Call] = field(default_factory=dict)  # moved if a device is given
 
-    def used(self) -> frozenset[str]:
-        return frozenset(use.name for use in self.uses)
-
     def moves(self, name: str, held: str = "") -> bool:
         """Does the script move an entry, or hand it to something that may? With `held`: as far as that is in it."""
         if name in self.moved or EVERYTHING in self.moved:

@@ -50,7 +50,7 @@ def _message(step: Step, number: int, count: int, author: str, date: str) -> byt
 
 
 def _subject(report: Report) -> str:
-    changes = [change for result in report.changed for change in result.changes if change.home]
+    changes = [change for result in report.changed for change in result.own_changes]
     titles = list(dict.fromkeys(change.title for change in changes))
     files = [printable(result.path) for result in report.changed]
     where = files[0] if len(files) == 1 else plural(len(files), "file")

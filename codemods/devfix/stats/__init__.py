@@ -30,12 +30,9 @@ class Repository:
     errors: tuple[FileStats, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """The work on a chunk of files, as it is sent to a worker."""
-
-    def __call__(self, paths: tuple[str, ...]) -> tuple[FileStats, ...]:
-        return tuple(found for found in map(file_stats, paths) if found.sites or found.error)
+def _chunk(paths: tuple[str, ...]) -> tuple[FileStats, ...]:
+    """The work on a chunk of files, in a worker."""
+    return tuple(found for found in map(file_stats, paths) if found.sites or found.error)
 
 
 def file_stats(path: str) -> FileStats:
@@ -91,7 +88,7 @@ def repository(
 
     paths = [path for path in found.files if path.endswith((".py", ".ipynb"))]
     files: list[FileStats] = []
-    chunks = spread(_Chunk(), paths, lambda path, why: (FileStats(path, error=why),), jobs=jobs)
+    chunks = spread(_chunk, paths, lambda path, why: (FileStats(path, error=why),), jobs=jobs)
     for chunk in chunks:
         files.extend(chunk)
         progress(1)
