@@ -64,12 +64,13 @@ def explain(text: str, files: Sequence[str], codemods: Sequence[Codemod]) -> Exp
         return Explanation(traceback, None)
     places = locate(traceback.frames, files)
     causes = _causes(kind, places, codemods)
+    inner = next((place for place in reversed(places) if place.certain), None)  # of the frames that are here
     return Explanation(
         traceback,
         kind,
         places,
         causes,
-        _known(places),
+        known_at(inner.document, inner.line) if inner is not None else (),
         settings_in(files) if kind.id in _MEETS_A_DEFAULT else (),
         None if causes else hint_for(traceback.message, kind),
     )
@@ -149,11 +150,3 @@ def _texts(document: Document, finding: PlacedFinding) -> tuple[str, str]:
         if not edit.path
     )
     return document.text, apply(document.text, edits)
-
-
-def _known(places: tuple[Located, ...]) -> tuple[Known, ...]:
-    """What is known of the values on the line where it happened, in the innermost frame that is here."""
-    for place in reversed(places):
-        if place.certain:
-            return known_at(place.document, place.line)
-    return ()

@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 
 from lsprotocol import types
 from pygls.uris import from_fs_path
+from pygls.workspace import PositionCodec
 
 from devfix.findings import Safety
 from devfix.reports.report import Place, PlacedFinding
 
 SOURCE = "devfix"
+_CODEC = PositionCodec()
 Lines = Sequence[str]
 
 
@@ -27,18 +29,12 @@ def position(lines: Lines, line: int, column: int) -> types.Position:
 
 def units(text: str) -> int:
     """How many UTF-16 code units a text has."""
-    return len(text) + sum(1 for character in text if character > "\uffff")
+    return int(_CODEC.client_num_units(text))
 
 
 def column(lines: Lines, at: types.Position) -> int:
     """The 0-based character that a position of the protocol is at."""
-    text = lines[at.line] if at.line < len(lines) else ""
-    count = 0
-    for index, character in enumerate(text):
-        if count >= at.character:
-            return index
-        count += 2 if character > "\uffff" else 1
-    return len(text)
+    return int(_CODEC.position_from_client_units(lines, at).character)
 
 
 def range_of(lines: Lines, place: Place) -> types.Range:

@@ -111,7 +111,7 @@ def _fetched(job: Job, folder: str) -> Head | None:
     notes = list(export.notes)
     if submodules:
         notes.append(f"{plural(submodules, 'submodule')}, not fetched")
-    return Head(commit, date, remote.branch, len(listing.entries), listing.size, export.files, tuple(notes))
+    return Head(commit, date, remote.branch, len(listing.entries), listing.size, tuple(notes))
 
 
 def _shared(job: Job, folder: str) -> Head:
@@ -125,7 +125,7 @@ def _shared(job: Job, folder: str) -> Head:
     folders.write(os.path.join(git.bare, "objects", "info", "alternates"), os.fsencode(objects) + b"\n")
     git("update-ref", BASE, job.source.base)
     commit, date = commit_of(git)
-    return Head(commit, date, job.source.ref, files=len(job.source.files), exported=len(job.source.files))
+    return Head(commit, date, job.source.ref, files=len(job.source.files))
 
 
 def commit_of(git: Git) -> tuple[str, int]:

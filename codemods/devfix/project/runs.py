@@ -165,7 +165,8 @@ class Runs:
                     continue
                 given = self._code(other)
                 stem = os.path.basename(one.removesuffix("/__init__.py")).removesuffix(".py").encode()
-                if names and not _mention(given, names, stem):
+                named = not names or not names.isdisjoint(_WORD.findall(given))
+                if not named and not _asks(_asked(given), stem):
                     continue  # it may get to these names by another way
                 seen.add(other)
                 if not blocked(given):
@@ -241,13 +242,6 @@ def _asked(code: bytes) -> frozenset[bytes | None]:
 
 def _asks(asked: frozenset[bytes | None], stem: bytes) -> bool:
     return None in asked or stem in asked
-
-
-def _mention(code: bytes, names: set[bytes], stem: bytes) -> bool:
-    """Is one of these names in a code, or may it be asked for by a text?"""
-    if not names.isdisjoint(_WORD.findall(code)):
-        return True
-    return _asks(_asked(code), stem)
 
 
 def _only_in_dicts(codes: list[bytes], name: bytes) -> bool:

@@ -33,7 +33,6 @@ def render(steps: Sequence[Step]) -> bytes:
 
 def _message(step: Step, number: int, count: int, author: str, date: str) -> bytes:
     diff = patch(step.report)
-    subject = _subject(step.report)
     body = f"{_body(step.report)}---\n\n".encode("utf-8", "replace") + diff
     body += f"-- \ndevfix {__version__}\n\n".encode()
     encoding = "8bit"
@@ -41,8 +40,10 @@ def _message(step: Step, number: int, count: int, author: str, date: str) -> byt
         body = base64.encodebytes(body)
         encoding = "base64"
     tag = "[PATCH]" if count == 1 else f"[PATCH {number}/{count}]"
+    subject = f"{tag} {_subject(step.report)}"
+    subject = subject if subject.isascii() else Header(subject, "utf-8", maxlinelen=200).encode()
     head = (
-        f"From: {author}\nDate: {date}\nSubject: {_header(f'{tag} {subject}')}\n"
+        f"From: {author}\nDate: {date}\nSubject: {subject}\n"
         f"MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
         f"Content-Transfer-Encoding: {encoding}\n\n"
     )
@@ -77,10 +78,6 @@ def _paragraph(change: Change) -> str:
 
     said = f"{change.codemod}: {printable(change.message)}. Fix ({change.safety.label}): {printable(change.title)}."
     return textwrap.fill(said, _WIDTH, initial_indent="- ", subsequent_indent="  ") + "\n"
-
-
-def _header(text: str) -> str:
-    return text if text.isascii() else Header(text, "utf-8", maxlinelen=200).encode()
 
 
 def _date() -> str:

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 from devfix.pipeline.discover import Discovered
 from devfix.stats.kinds import FileStats, Site
-
-if TYPE_CHECKING:
-    from devfix.documents.notebook import Notebook
 
 WORDS = ("torch", "cuda")
 
@@ -52,7 +47,8 @@ def file_stats(path: str) -> FileStats:
             from devfix.documents.notebook import Notebook
 
             assert isinstance(document, Notebook)
-            sites = tuple(map(partial(_in_cell, document), sites))
+            placed = [(site, document.where(site.line)) for site in sites]
+            sites = tuple(replace(site, line=line, cell=cell) for site, (_, cell, line) in placed)
         return FileStats(path, sites)
     except (DocumentError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return FileStats(path, error=explained(error, stage)[1])
@@ -73,11 +69,6 @@ def _sites(text: str) -> tuple[Site, ...]:
     finally:
         flow.release()
         flow.source.forget()
-
-
-def _in_cell(notebook: Notebook, site: Site) -> Site:
-    _, cell, line = notebook.where(site.line)
-    return replace(site, line=line, cell=cell)
 
 
 def repository(
