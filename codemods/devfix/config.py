@@ -35,6 +35,7 @@ from typing import Any
 
 from devfix.codemod import Codemod
 from devfix.documents import DocumentError, read_bytes
+from devfix.pipeline.listing import upward
 
 FILE = "pyproject.toml"
 _MOST = 2_000_000  # bytes of a file of settings
@@ -109,14 +110,9 @@ def _nearest(start: str) -> Config:
     folder = os.path.abspath(start)
     if not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    while True:
-        path = os.path.join(folder, FILE)
-        if os.path.isfile(path):
-            return _read(path, trusted=False)
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return Config()
-        folder = parent
+    paths = (os.path.join(one, FILE) for one in upward(folder))
+    path = next(filter(os.path.isfile, paths), "")
+    return _read(path, trusted=False) if path else Config()
 
 
 def _read(path: str, trusted: bool) -> Config:

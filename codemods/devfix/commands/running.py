@@ -250,11 +250,7 @@ class Run:
             for name in ("exclude_codemods", "include", "exclude")
             if self.options[name]
         }
-        if self.options["jobs"] is not None:
-            given["jobs"] = self.options["jobs"]
-        if self.options["project_root"] is not None:
-            given["project_root"] = self.options["project_root"]
-        for name in ("project", "cache"):
+        for name in ("jobs", "project_root", "project", "cache"):
             if self.options[name] is not None:
                 given[name] = self.options[name]
         if self.options["safe"] is not None:

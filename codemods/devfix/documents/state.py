@@ -14,6 +14,8 @@ import sys
 import time
 from contextlib import suppress
 
+from devfix.pipeline.listing import upward
+
 _PLACES = {"cache": (".cache",), "state": (".local", "state")}
 _TREES = "trees"
 _WHERE = "tree"  # the file that says which tree it is
@@ -68,12 +70,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def _repository(folder: str) -> str:
-    while not os.path.exists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return ""
-        folder = above
-    return folder
+    return next((one for one in upward(folder) if os.path.exists(os.path.join(one, ".git"))), "")
 
 
 # --- what is kept about a tree ------------------------------------------------------------------------

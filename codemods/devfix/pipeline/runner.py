@@ -152,6 +152,19 @@ def run(
     return replace(report, seconds=time.perf_counter() - start, levels=tuple(task.levels.items()))
 
 
+def again(task: Task, paths: Sequence[str], may_change: Callable[[str], bool]) -> Report:
+    """The report of some files for a task of an earlier run, in this process."""
+    return run(
+        Discovered(tuple(paths)),
+        task.codemods,
+        task.level,
+        jobs=1,
+        may_change=may_change,
+        around=task.around,
+        selection=task.selection,
+    )
+
+
 def as_it_will_be(
     report: Report, codemods: Sequence[Codemod], around: Around | None, seconds: float = SECONDS
 ) -> Report:

@@ -35,8 +35,6 @@ class Project:
         self._outlines: OrderedDict[str, Outline | None] = OrderedDict()
         self._files: OrderedDict[str, File] = OrderedDict()
         self._recorder: Needs | None = None
-        self._definitions: dict[tuple[str, str], tuple[Definition | None, Needs]] = {}
-        self._starred: dict[tuple[str, ...], tuple[tuple[dict[str, list[int]], list[int]], Needs]] = {}
 
     # --- files ---------------------------------------------------------------------------
 
@@ -61,10 +59,10 @@ class Project:
 
     # --- names ---------------------------------------------------------------------------
 
+    @depends.kept
     def lookup(self, path: str, dotted: str) -> Definition | None:
         """What `dotted`, imported by the file `path`, is in the end; None if that is not certain."""
-        key = path, dotted
-        return depends.remembered(self._definitions, key, lambda: self._lookup(path, dotted, set()))
+        return self._lookup(path, dotted, set())
 
     def _lookup(self, path: str, dotted: str, seen: set[tuple[str, str]]) -> Definition | None:
         if (path, dotted) in seen:
@@ -119,11 +117,11 @@ class Project:
 
     def _stars_with(self, path: str, stars: list[str], name: str) -> list[str]:
         """Those of many stars whose modules may have a name."""
-        key = (path, *stars)
-        words, always = depends.remembered(self._starred, key, lambda: self._words_of(path, stars))
+        words, always = self._words_of(path, tuple(stars))
         return [stars[number] for number in sorted({*words.get(name, ()), *always})]
 
-    def _words_of(self, path: str, stars: list[str]) -> tuple[dict[str, list[int]], list[int]]:
+    @depends.kept
+    def _words_of(self, path: str, stars: tuple[str, ...]) -> tuple[dict[str, list[int]], list[int]]:
         """Word -> the numbers of the stars whose modules have it; and of those that have stars of their own."""
         found: dict[str, list[int]] = {}
         always = []

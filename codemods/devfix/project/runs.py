@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devfix.pipeline import depends
-from devfix.pipeline.depends import Needs
 from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs
 from devfix.project.marks import CHOOSES
 
@@ -50,7 +49,6 @@ class Runs:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._known_importers: dict[str, tuple[list[str], Needs]] = {}
 
     def without_cuda(self, path: str, text: str, name: str, itself: bool) -> bool | None:
         """Does a program that can do without CUDA get to something of a file, or is that `itself` one?
@@ -172,11 +170,9 @@ class Runs:
                 if not blocked(given):
                     todo.append((other, given, names and _using(given, names, stem)))
 
+    @depends.kept
     def _importers(self, path: str) -> list[str]:
         """The files that import something of a file, with those that get from a package what it passes on."""
-        return depends.remembered(self._known_importers, path, lambda: self._find_importers(path))
-
-    def _find_importers(self, path: str) -> list[str]:
         facts, found = self.project.facts, self.project.facts.importers(path)
         outline = self.project.outline(path) if os.path.basename(path) == "__init__.py" else None
         passed = [name for name, what in outline.names.items() if " " in what] if outline is not None else []

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from devfix.pipeline.listing import upward
 from devfix.reports.report import Change, FileResult, Report, Scope
 from devfix.review.text import printable
 
@@ -111,15 +112,12 @@ def _name(path: str, top: str) -> bytes:
 
 def _top() -> str:
     """The top of the repository that the working directory is in; else that directory itself."""
-    here = folder = os.getcwd()
-    while True:
+    here = os.getcwd()
+    for folder in upward(here):
         git = os.path.join(folder, ".git")
         if os.path.isfile(git) or os.path.isfile(os.path.join(git, "HEAD")):
             return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return here
-        folder = parent
+    return here
 
 
 def _file_header(name: bytes, *, made: bool) -> bytes:
