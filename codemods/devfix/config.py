@@ -35,6 +35,8 @@ from typing import Any
 
 from devfix.codemod import Codemod
 from devfix.documents import DocumentError, read_bytes
+from devfix.findings import Safety
+from devfix.pipeline.around import Around
 from devfix.pipeline.listing import upward
 
 FILE = "pyproject.toml"
@@ -71,6 +73,14 @@ class Config:
     file: str = ""  # where the settings come from, if from a file
     own_codemods: tuple[str, ...] = ()  # code to load; never from a repository's settings
     cache: bool = True  # are results kept, and those of earlier runs used?
+
+    @property
+    def level(self) -> Safety:
+        return Safety.UNSAFE if self.unsafe else Safety.SAFE
+
+    @property
+    def around(self) -> Around | None:
+        return Around(self.project_root) if self.project else None
 
 
 def user_file() -> str:

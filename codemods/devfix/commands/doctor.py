@@ -6,6 +6,7 @@ import click
 
 from devfix.commands.helping import command
 from devfix.commands.options import format_option
+from devfix.commands.running import tell
 
 
 @command(
@@ -34,7 +35,6 @@ def doctor(path: str, form: str, torch: bool) -> int:
     """
     from devfix.doctor import examine
     from devfix.doctor.health import document, text
-    from devfix.review.text import printable
 
     health = examine(path, torch=torch)
     if form == "json":
@@ -43,5 +43,5 @@ def doctor(path: str, form: str, torch: bool) -> int:
         click.echo(json.dumps(document(health), indent=2))
     else:
         for line in text(health):
-            click.echo(printable(line))
+            tell(line)
     return health.exit_code

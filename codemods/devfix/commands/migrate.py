@@ -14,7 +14,7 @@ from devfix.commands.campaign_report import report
 from devfix.commands.campaign_requests import close, reopen
 from devfix.commands.helping import SOME_FAILED, Group, option
 from devfix.commands.options import all_of
-from devfix.commands.running import complain
+from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
     from devfix.migrate.driver import Progress
@@ -364,12 +364,8 @@ def _refresh(campaign: str, store: Store) -> int:
 
 
 def _told(progress: Progress) -> None:
-    from devfix.review.text import printable
-
     reason = f": {progress.reason}" if progress.reason else ""
-    click.echo(
-        printable(f"[{progress.done}/{progress.total}] {progress.state:13}  {progress.job.name}{reason}")
-    )
+    tell(f"[{progress.done}/{progress.total}] {progress.state:13}  {progress.job.name}{reason}")
 
 
 def _summary(campaign: str, store: Store) -> int:

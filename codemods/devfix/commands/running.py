@@ -121,8 +121,6 @@ class Run:
         self, repair: bool, selection: Selection | None, each: Callable[[FileResult], None] | None
     ) -> Report:
         from devfix import config
-        from devfix.findings import Safety
-        from devfix.pipeline.around import Around
         from devfix.pipeline.discover import discover
         from devfix.text.globs import Globs
 
@@ -134,8 +132,7 @@ class Run:
         try:
             start = name if self.from_stdin else self.paths[0]
             settings = self._settings(config.load(start, self.options["config"] or ""))
-            level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
-            around = Around(settings.project_root) if settings.project else None
+            level, around = settings.level, settings.around
             chosen = functools.cache(lambda: self._codemods(settings))  # imports all of them
             kept = None if self.from_stdin else self._kept(settings, chosen, around, repair)
             if kept is None:
@@ -314,6 +311,13 @@ def write_out(data: bytes) -> None:
 def code(report: Report, what: int) -> int:
     """The exit code of a run that found or changed so many."""
     return 2 if report.errors else 1 if what else 0
+
+
+def tell(line: str, *, err: bool = False) -> None:
+    """A line of text that may hold anything of a repository."""
+    from devfix.review.text import printable
+
+    click.echo(printable(line), err=err)
 
 
 def complain(message: str) -> None:

@@ -19,7 +19,6 @@ from devfix.errors.values import under
 from devfix.explain import page
 from devfix.findings import Safety
 from devfix.lsp import translate
-from devfix.pipeline.around import Around
 from devfix.pipeline.parallel import TookTooLong, limited
 from devfix.pipeline.work import Task
 from devfix.reports.observed import ObservedError, read
@@ -228,8 +227,8 @@ def _task(ls: LanguageServer, path: str, *, repair: bool = False) -> Task | None
     except config.ConfigError as error:
         _say(ls, str(error))
         return None
-    around = Around(settings.project_root).anew() if settings.project else None
-    return Task(codemods, Safety.SAFE, repair, around)
+    around = settings.around
+    return Task(codemods, Safety.SAFE, repair, around.anew() if around is not None else None)
 
 
 def _reader(ls: LanguageServer) -> Callable[[str], list[str]]:

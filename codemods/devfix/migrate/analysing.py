@@ -69,9 +69,7 @@ def patch_id(patch: bytes) -> str:
 
 def _report(job: Job, tree: str) -> Report:
     """The fixes of a job, in memory, and what is left after them; the working directory is `tree`."""
-    from devfix.findings import Safety
     from devfix.pipeline import runner
-    from devfix.pipeline.around import Around
     from devfix.pipeline.discover import Discovered, discover
     from devfix.text.globs import Globs
 
@@ -94,10 +92,8 @@ def _report(job: Job, tree: str) -> Report:
         inside = real.startswith(here) and not exclude.below(real) and not ours.below(real)
         return inside and (mine is None or real[len(here) :] in mine)
 
-    level = Safety.UNSAFE if config.unsafe else Safety.SAFE
-    around = Around(config.project_root) if config.project else None
-    found = replace(found, files=tuple(kept))
-    report = runner.run(found, codemods, level, jobs=1, may_change=may_change, around=around)
+    found, around = replace(found, files=tuple(kept)), config.around
+    report = runner.run(found, codemods, config.level, jobs=1, may_change=may_change, around=around)
     return runner.as_it_will_be(report, codemods, around)
 
 
