@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from devfix.documents import Document, readable
 from devfix.documents.notebook import Notebook
@@ -112,12 +113,8 @@ def _parts(path: str) -> list[str]:
 
 
 def _common_end(a: Sequence[str], b: Sequence[str]) -> int:
-    count = 0
-    for one, other in zip(reversed(a), reversed(b), strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    pairs = zip(reversed(a), reversed(b), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def shown_line(document: Document, line: int) -> int:

@@ -205,6 +205,13 @@ class Git:
         self("init", "-q", "--bare", "--template=", f"--object-format={kind}", self.bare)
         self.env["GIT_DIR"] = self.bare
 
+    def borrow(self, store: str, commit: str) -> None:
+        """A commit of what shards share, as BASE, in a repository like `make`'s."""
+        self.make(commit)
+        objects = os.path.join(store, "repo.git", "objects")
+        folders.write(os.path.join(self.bare, "objects", "info", "alternates"), os.fsencode(objects) + b"\n")
+        self("update-ref", BASE, commit)
+
     def refs(self, url: str) -> tuple[dict[str, str], str]:
         """The commits that a source names, by full name, and the branch that its HEAD is."""
         self.url = shown(url)

@@ -13,7 +13,7 @@ from time import sleep
 from devfix.migrate import folders
 from devfix.migrate.forges import Forge, Proposal, PullRequest, Repository
 from devfix.migrate.forges.wording import Wording
-from devfix.migrate.git import BASE, Git, GitFailed, chosen
+from devfix.migrate.git import Git, GitFailed, chosen
 from devfix.migrate.model import Job, MigrateError
 from devfix.migrate.state import Row
 from devfix.migrate.steps import mark_of
@@ -157,12 +157,10 @@ def _branch(campaign: str, git: Git, job: Job, row: Row, own: Collection[str], t
         raise MigrateError(
             f"has a branch {job.branch} at {there[:12]} already, which this campaign has not made"
         )
-    git.make(row.head)
     if source.shard:
-        objects = os.path.join(source.store, "repo.git", "objects")
-        folders.write(os.path.join(git.bare, "objects", "info", "alternates"), os.fsencode(objects) + b"\n")
-        git("update-ref", BASE, row.head)
+        git.borrow(source.store, row.head)
     else:
+        git.make(row.head)
         remote = chosen(refs, branch, source.ref)
         if remote.commit != row.head:
             raise Moved(f"its head has moved from {row.head[:12]} to {remote.commit[:12]}; run again")

@@ -66,10 +66,7 @@ def _body(report: Report) -> str:
     out: list[str] = []
     for result in report.changed:
         out.append(f"In {printable(result.path)}:\n")  # no name is taken for the start of a mail or a patch
-        seen: dict[str, None] = {}
-        for change in result.changes:
-            seen[_paragraph(change)] = None
-        out.extend(seen)
+        out.extend(dict.fromkeys(map(_paragraph, result.changes)))
     return "\n".join(out) + "\n"
 
 
