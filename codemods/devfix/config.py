@@ -131,10 +131,8 @@ def _read(path: str, trusted: bool) -> Config:
     except DocumentError as error:
         raise ConfigError(f"{shown(path)}: {error}") from error
     whole = trusted and os.path.basename(path) != FILE  # all of it is devfix's
-    if (
-        not whole and b"devfix" not in data
-    ):  # somebody else's file: whether it is good TOML is not our business
-        return Config()
+    if not whole and b"devfix" not in data:
+        return Config()  # somebody else's file: whether it is good TOML is not our business
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         table = toml.loads(data.decode("utf-8"))
@@ -156,11 +154,7 @@ def parse(table: object, path: str, trusted: bool = False) -> Config:
     where = f"{shown(path)}: tool.devfix"
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table")
-    keys = [
-        field.name.replace("_", "-")
-        for field in dataclasses.fields(Config)
-        if field.name not in ("base", "file")
-    ]
+    keys = [name.replace("_", "-") for name in Config.__dataclass_fields__ if name not in ("base", "file")]
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in keys:
