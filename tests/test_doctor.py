@@ -149,7 +149,7 @@ def test_missing_and_old_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"click": "8.0", "libcst": "1.9", "jinja2": "3.1"}
     requirements = ["click>=8.1", "libcst>=1.5", "pebble>=5", 'tomli>=2; python_version < "3.1"',
                     'jinja2>=3.1; extra == "html"', 'pygments>=2; extra == "html"', 'mypy; extra == "dev"']  # fmt: skip
-    monkeypatch.setattr(installed, "_requirements", lambda: requirements)
+    monkeypatch.setattr(installed.metadata, "requires", lambda name: requirements)
     monkeypatch.setattr(installed, "_version", lambda name: versions.get(name, ""))
     lines = {line.name: line for line in installed.libraries()}
     assert list(lines) == ["click", "libcst", "pebble", "extra html"]

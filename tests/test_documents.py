@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from devfix.documents import Document, DocumentError, replace_file
+from devfix.documents import Document, DocumentError, replace_files
 
 NOBODY = 65534
 AS_NOBODY = (
@@ -157,7 +157,7 @@ def test_crash_before_the_end_leaves_the_old_file(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DocumentError, match="No space left"):
-        replace_file(str(path), hashlib.sha256(b"a = 1\n").hexdigest(), b"a = 2\n")
+        replace_files([(str(path), hashlib.sha256(b"a = 1\n").hexdigest(), b"a = 2\n")])
     assert path.read_text() == "a = 1\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.py"]
 

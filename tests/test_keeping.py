@@ -22,11 +22,12 @@ from devfix.documents import kept as kept_module
 from devfix.documents.kept import Kept
 from devfix.findings import Safety
 from devfix.keeping import kept_results, results
-from devfix.keeping.data import Damaged, keepable, plain, result_of
+from devfix.keeping.data import keepable, plain, result_of
 from devfix.keeping.results import Installed, Results
 from devfix.pipeline import depends
 from devfix.pipeline.around import Around
 from devfix.pipeline.work import Task
+from devfix.reports.plain import Damaged
 from devfix.reports.report import FileResult, Place, PlacedEdit, PlacedFinding, PlacedFix, PlacedRelated
 from devfix.text import parsed
 

@@ -17,7 +17,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.files import Resolver
 from devfix.findings import Finding
 from devfix.pipeline.around import Around
-from devfix.pipeline.runner import process_file
+from devfix.pipeline.work import Task
 from devfix.reports.report import PlacedFinding
 from devfix.text.source import Source
 
@@ -84,7 +84,7 @@ def by_devfix(program: Program, *, engine: bool = True) -> list[Spoken]:
             Path(folder, name).write_text(text, encoding="utf-8")
         around = Around(folder).anew() if program.modules else None
         for name in texts:
-            result = process_file(str(Path(folder, name)), codemods, around=around, repair=False)
+            result = Task(tuple(codemods), repair=False, around=around).file(str(Path(folder, name)))
             if result.error is not None:
                 raise RuntimeError(result.error.message)
             found += result.findings

@@ -80,13 +80,7 @@ class Codemod(ABC):
 
     def wants(self, text: str) -> bool:
         """Whether a file with this text has to be analysed."""
-        for group in self.words:
-            for word in group:
-                if word in text:
-                    break
-            else:
-                return False
-        return True
+        return bool(wanting((self,), text))
 
     def finding(
         self,
@@ -112,17 +106,6 @@ class Codemod(ABC):
     def from_options(cls, options: Mapping[str, object]) -> Codemod | None:
         """The codemod with its options; None: they are its fields, as `devfix.config.make` sets them."""
         return None
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes with whatever may change its findings: its code, its options, or devfix itself."""
-        import hashlib
-
-        from devfix import __version__
-
-        code = self.origin.digest if self.origin is not None else __version__
-        parts = (type(self).__qualname__, self.id, code, repr(sorted(vars(self).items())))
-        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A class that was loaded from a file is loaded once more where the object is sent to."""

@@ -35,6 +35,9 @@ from typing import Any
 
 from devfix.codemod import Codemod
 from devfix.documents import DocumentError, read_bytes
+from devfix.findings import Safety
+from devfix.pipeline.around import Around
+from devfix.pipeline.listing import upward
 
 FILE = "pyproject.toml"
 _MOST = 2_000_000  # bytes of a file of settings
@@ -70,6 +73,14 @@ class Config:
     file: str = ""  # where the settings come from, if from a file
     own_codemods: tuple[str, ...] = ()  # code to load; never from a repository's settings
     cache: bool = True  # are results kept, and those of earlier runs used?
+
+    @property
+    def level(self) -> Safety:
+        return Safety.UNSAFE if self.unsafe else Safety.SAFE
+
+    @property
+    def around(self) -> Around | None:
+        return Around(self.project_root) if self.project else None
 
 
 def user_file() -> str:
@@ -109,31 +120,24 @@ def _nearest(start: str) -> Config:
     folder = os.path.abspath(start)
     if not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    while True:
-        path = os.path.join(folder, FILE)
-        if os.path.isfile(path):
-            return _read(path, trusted=False)
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return Config()
-        folder = parent
+    paths = (os.path.join(one, FILE) for one in upward(folder))
+    path = next(filter(os.path.isfile, paths), "")
+    return _read(path, trusted=False) if path else Config()
 
 
 def _read(path: str, trusted: bool) -> Config:
     try:
         data = read_bytes(path, most=_MOST)
     except DocumentError as error:
-        raise ConfigError(f"{_shown(path)}: {error}") from error
+        raise ConfigError(f"{shown(path)}: {error}") from error
     whole = trusted and os.path.basename(path) != FILE  # all of it is devfix's
-    if (
-        not whole and b"devfix" not in data
-    ):  # somebody else's file: whether it is good TOML is not our business
-        return Config()
+    if not whole and b"devfix" not in data:
+        return Config()  # somebody else's file: whether it is good TOML is not our business
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         table = toml.loads(data.decode("utf-8"))
     except (toml.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{_shown(path)}: is not valid TOML: {error}") from error
+        raise ConfigError(f"{shown(path)}: is not valid TOML: {error}") from error
     if whole:
         return parse(table, path, trusted=True)
     tool = table.get("tool", {})
@@ -147,14 +151,10 @@ def parse(table: object, path: str, trusted: bool = False) -> Config:
 
     Only with `trusted` may it name code, which is loaded then.
     """
-    where = f"{_shown(path)}: tool.devfix"
+    where = f"{shown(path)}: tool.devfix"
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table")
-    keys = [
-        field.name.replace("_", "-")
-        for field in dataclasses.fields(Config)
-        if field.name not in ("base", "file")
-    ]
+    keys = [name.replace("_", "-") for name in Config.__dataclass_fields__ if name not in ("base", "file")]
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in keys:
@@ -387,6 +387,10 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f"; known are {', '.join(names)}" if names else ""
 
 
-def _shown(path: str) -> str:
-    relative = os.path.relpath(path)
+def shown(path: str) -> str:
+    """A path of the user's, relative to the working directory where it is below it."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # another drive
+        return path
     return path if relative.startswith(os.pardir) else relative

@@ -140,7 +140,6 @@ def _run(paths: Sequence[Path], asked: _Asked, *, repair: bool) -> Report:
     from devfix.keeping import kept_results
     from devfix.own.command_line import with_broken
     from devfix.pipeline import runner
-    from devfix.pipeline.around import Around
     from devfix.pipeline.discover import discover
     from devfix.text.globs import Globs
 
@@ -160,8 +159,7 @@ def _run(paths: Sequence[Path], asked: _Asked, *, repair: bool) -> Report:
         base, chosen, broken = _chosen(base, asked)
     except config.ConfigError as error:
         raise DevfixError(str(error)) from error
-    level = Safety.UNSAFE if base.unsafe else Safety.SAFE
-    around = Around(base.project_root) if base.project else None
+    level, around = base.level, base.around
     if source is not None:
         report = runner.run_bytes(filename, _bytes(source), chosen, level, repair=repair, around=around)
     else:

@@ -24,7 +24,7 @@ import inspect
 import io
 import pickle
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError
 from functools import partial
 from typing import Any, ClassVar
@@ -253,10 +253,3 @@ def _difference(wanted: str, found: str, refused: list[str]) -> str:
     lines = difflib.unified_diff(one, other, "as the example says", "as it is", lineterm="")
     why = "".join(f"\nrefused: {reason}" for reason in refused)
     return "the text is another one\n" + "\n".join(lines) + why
-
-
-def each(kinds: Mapping[str, type[Codemod]], *, cuda: bool = False) -> Iterator[tuple[str, Property]]:
-    """The properties of several codemods, each with a name."""
-    for id, kind in kinds.items():
-        for name, holds in properties(kind, cuda=cuda).items():
-            yield f"{id}: {name}", holds

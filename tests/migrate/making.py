@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from devfix.migrate.model import Job, Outcome
+from devfix.migrate.steps import NEXT, STEPS, clone
+
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -356,3 +359,12 @@ def _lines(top: Path, but: Sequence[Path]) -> Iterator[tuple[str, str]]:
             else:
                 what = "folder"
             yield str(path.relative_to(top)), f"{status.st_mode:o} {what}"
+
+
+def whole(job: Job, folder: str) -> tuple[Outcome, ...]:
+    """All steps, one after the other, as far as they go."""
+    outcomes = [clone(job, folder)]
+    while not outcomes[-1].final:
+        name = NEXT[outcomes[-1].step]
+        outcomes.append(STEPS[name](job, folder, outcomes[-1].head))
+    return tuple(outcomes)

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from devfix.migrate import steps
 from devfix.migrate.model import Job, Limits, MigrateError, Settings, Source
 from devfix.migrate.shards import Shard, by_folder, by_owner, regrouped, split
 from devfix.migrate.sources import named
 from devfix.migrate.state import Row, Store
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from making import CLEAN, FIXABLE, commit, git, repository
+from making import CLEAN, FIXABLE, commit, git, repository, whole
 
 part = st.sampled_from(["a", "b", "c", "train.py", "x.py"])
 paths = st.lists(st.lists(part, min_size=1, max_size=4).map("/".join), unique=True, max_size=60)
@@ -86,7 +85,7 @@ def test_shards_are_repaired_apart(tmp_path: Path) -> None:
     patches, branches = [], set()
     for id, name, source in named(found):
         job = Job(id, name, source, chosen)
-        outcome = steps.whole(job, str(tmp_path / "work"))[-1]
+        outcome = whole(job, str(tmp_path / "work"))[-1]
         assert outcome.state == "changed" and outcome.head is not None and outcome.head.branch == "main"
         patches += [one.data for one in outcome.artefacts if one.name == "changes.patch"]
         branches.add(job.branch)

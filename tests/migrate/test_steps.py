@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from devfix.migrate import children, steps, trees
+from devfix.migrate import children, trees
 from devfix.migrate.git import Git
 from devfix.migrate.model import Artefact, Job, Limits, Outcome, Settings, Source
 from devfix.migrate.state import Store
-from making import CLEAN, FIXABLE, commit, git, repository
+from making import CLEAN, FIXABLE, commit, git, repository, whole
 
 COMPARED = b"import torch\n\n\ndef f(x: torch.Tensor):\n    return x.device == 'cuda'\n"
 SETTINGS = Settings("camp", "devfix/camp", author="A B <a@example.org>", limits=Limits(seconds=60))
@@ -25,7 +25,7 @@ def job_of(path: Path, settings: Settings = SETTINGS, **source: object) -> Job:
 
 
 def done(tmp_path: Path, job: Job) -> Outcome:
-    outcomes = steps.whole(job, str(tmp_path / "work"))
+    outcomes = whole(job, str(tmp_path / "work"))
     assert not (tmp_path / "work").exists()
     assert pickle.loads(pickle.dumps((job, outcomes))) == (job, outcomes)
     return outcomes[-1]

@@ -67,26 +67,6 @@ def test_what_stands_beside_a_file_can_be_imported(run: Run, write: Write) -> No
     write("../rules/mine.py", text.replace('== "alpha"', "== words_of_mine.OLD"))
     write("a.py", "alpha = 1\n")
     assert run("check", "--codemod", "../rules/mine.py", "a.py").code == 1
-    # Its code counts for the fingerprint, too.
-    first = make(known.Known()["no-alpha"], {}).fingerprint
-    known.forget()
-    sys.modules.pop("words_of_mine")
-    write("../rules/words_of_mine.py", "OLD = 'alpha'  # as before\n")
-    write("../rules/mine.py", (Path("../rules/mine.py").read_text() + "\n"))
-    known.load("../rules/mine.py")
-    assert make(known.Known()["no-alpha"], {}).fingerprint != first
-
-
-def test_the_fingerprint_is_that_of_code_and_options(write: Write) -> None:
-    path = str(write("../rules/mine.py", RULE))
-    known.load(path)
-    kind = known.Known()["no-alpha"]
-    assert make(kind, {}).fingerprint == make(kind, {}).fingerprint
-    assert make(kind, {}).fingerprint != make(kind, {"to": "x"}).fingerprint
-    before = make(kind, {}).fingerprint
-    write("../rules/mine.py", RULE + "# another\n")
-    known.load(path)
-    assert make(known.Known()["no-alpha"], {}).fingerprint != before
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

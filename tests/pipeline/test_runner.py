@@ -14,7 +14,8 @@ from devfix.documents import Document
 from devfix.findings import Safety
 from devfix.pipeline import parallel, runner, writing
 from devfix.pipeline.discover import Discovered, discover
-from devfix.pipeline.runner import process, process_file, run
+from devfix.pipeline.runner import process, run
+from devfix.pipeline.work import Task
 from devfix.reports.report import FileResult
 from stubs import Flip, Grow, Insert, Rename, Trouble
 
@@ -381,7 +382,7 @@ def test_interrupted_write_says_what_was_written(many: Path, monkeypatch: pytest
     assert (many / "f06.py").read_text() == "x = 6\nalpha\n"
 
 
-def test_process_file(many: Path) -> None:
-    assert process_file("f03.py", [Rename()]).applied == 1
-    assert process_file("f04.py", [Rename()]).noteworthy is False
+def test_one_file(many: Path) -> None:
+    assert Task((Rename(),)).file("f03.py").applied == 1
+    assert Task((Rename(),)).file("f04.py").noteworthy is False
     assert parallel.cores() >= 1

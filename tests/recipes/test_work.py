@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from devfix.findings import Safety
-from devfix.pipeline.runner import process_file
+from devfix.pipeline.work import Task
 from devfix.rules.list_in_modules import ListInModules
 from toolkit import checked, recipe, script
 
@@ -55,7 +55,7 @@ def test_several_at_once(tmp_path: Path) -> None:
 def test_a_file_may_be_skipped(tmp_path: Path) -> None:
     checked(tmp_path, "# devfix: skip-file\n" + recipe())
     path = str(tmp_path / "recipes" / "hparams" / "train.yaml")
-    assert process_file(path, [ListInModules()]).skipped == "devfix: skip-file"
+    assert Task((ListInModules(),)).file(path).skipped == "devfix: skip-file"
 
 
 @pytest.mark.parametrize("level", [Safety.SAFE, Safety.UNSAFE])

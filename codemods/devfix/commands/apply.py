@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from devfix.commands.helping import CANNOT, OUTPUT, command, option
-from devfix.commands.options import arguments
+from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code, complain, write_out
 from devfix.documents.state import tree_of
@@ -63,14 +63,7 @@ _WHICH, _SMOKE = "Which fixes", "Run the program first"
     metavar="COMMAND",
     help="Run this command in copies of the repository, before and after the fixes.",
 )
-@option(
-    _SMOKE,
-    "--smoke-seconds",
-    type=click.FloatRange(1),
-    default=300.0,
-    metavar="S",
-    help="The time limit of that command.",
-)
+@seconds_option(_SMOKE)
 def apply(
     form: str,
     tells: bool,
@@ -123,7 +116,9 @@ def apply(
     report = write(report, os.getcwd())
     run.errors(report)
     if form == "json":
-        run.json(report)
+        from devfix.review.json import render
+
+        click.echo(render(report))
     else:
         from devfix.review import text
 

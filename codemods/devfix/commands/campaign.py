@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from devfix.commands.helping import command
-from devfix.commands.running import complain
+from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
     from devfix.migrate.state import Row, Store
@@ -104,10 +104,8 @@ def _artefact(campaign: str, id: str, name: str) -> bytes:
 
 
 def lines(all_: Iterable[str]) -> None:
-    from devfix.review.text import printable
-
     for line in all_:
-        click.echo(printable(line))
+        tell(line)
 
 
 # --- deciding --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import click
 
 from devfix.commands.campaign import answer, campaign_argument
 from devfix.commands.helping import command, option
-from devfix.commands.running import complain
+from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
     from devfix.migrate.forges.places import Forges
@@ -125,7 +125,6 @@ def push(
     from devfix.migrate.model import CHANGED
     from devfix.migrate.pushing import Asking
     from devfix.migrate.waves import Waves, parse, parse_hours, within
-    from devfix.review.text import printable
 
     if accepted and everything:
         raise click.UsageError("--accepted and --all contradict each other")
@@ -153,7 +152,7 @@ def push(
         chosen = chosen[:limit]
         if dry_run:
             for row in chosen:
-                click.echo(printable(f"{row.name}: {row.commit[:12]} to {store.job(row.id).branch}"))
+                tell(f"{row.name}: {row.commit[:12]} to {store.job(row.id).branch}")
             return 0
         orders = []
         for row in chosen:
@@ -251,7 +250,6 @@ def _wave(store: Store, forges: Forges, plan: Waves, chosen: list[Row]) -> list[
 def _recorded(store: Store, row: Row, came: Pushed | MigrateError) -> bool:
     """Write down what came of a push; was it one?"""
     from devfix.migrate import pushing
-    from devfix.review.text import printable
 
     if not isinstance(came, pushing.Pushed):
         values: dict[str, object] = {"reason": f"{_FAILED}{came}"}
@@ -273,5 +271,5 @@ def _recorded(store: Store, row: Row, came: Pushed | MigrateError) -> bool:
             return True
     detail = " ".join(part for part in (came.branch, request.url if request else "") if part)
     store.change(row.id, "push", detail, **values)
-    click.echo(printable(f"{row.name}: {detail}"))
+    tell(f"{row.name}: {detail}")
     return True

@@ -9,7 +9,7 @@ import click
 
 from devfix.commands.campaign import campaign_argument
 from devfix.commands.helping import command
-from devfix.commands.running import complain
+from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
     from devfix.migrate.forges.places import Forges
@@ -61,7 +61,6 @@ def _each(
     from devfix.migrate import campaigns
     from devfix.migrate.forges.places import Forges
     from devfix.migrate.model import MigrateError
-    from devfix.review.text import printable
 
     failed = 0
     with campaigns.opened(campaign, change=True) as store:
@@ -76,7 +75,7 @@ def _each(
                     raise MigrateError(
                         f"its pull request is {row.request}" if row.request else "it has no pull request"
                     )
-                click.echo(printable(f"{row.name}: {work(store, forges, row)}"))
+                tell(f"{row.name}: {work(store, forges, row)}")
             except MigrateError as error:
                 complain(f"{row.name}: {error}")
                 failed += 1
@@ -87,7 +86,6 @@ def refreshed(store: Store) -> int:
     """Ask what has become of all open requests; how many could not be asked."""
     from devfix.migrate.forges.places import Forges
     from devfix.migrate.requesting import refresh
-    from devfix.review.text import printable
 
     failed = 0
     for told in refresh(store, Forges(store.settings())):
@@ -95,5 +93,5 @@ def refreshed(store: Store) -> int:
             complain(f"{told.name}: {told.error}")
             failed += 1
         elif told.said:
-            click.echo(printable(f"{told.name}: {told.said}"), err=True)
+            tell(f"{told.name}: {told.said}", err=True)
     return failed

@@ -6,9 +6,9 @@ import os
 
 import click
 
-from devfix.commands.completing import codemod_ids
 from devfix.commands.helping import command
-from devfix.commands.running import complain
+from devfix.commands.options import codemod_ids
+from devfix.commands.running import complain, tell
 
 
 @command("list", examples={"devfix list": "list every codemod, your own included"})
@@ -66,11 +66,10 @@ def explain(codemod: str) -> int:
 def _trace(file: str, line: int) -> int:
     from devfix.commands.tracing import traced
     from devfix.documents import DocumentError
-    from devfix.review.text import printable
 
     try:
         for text in traced(file, line):
-            click.echo(printable(text))
+            tell(text)
     except (DocumentError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise click.ClickException(f"{file}: {error}") from error
     return 0

@@ -10,7 +10,7 @@ import click
 
 from devfix.commands import page
 from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
-from devfix.commands.options import arguments
+from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code
 
@@ -58,14 +58,7 @@ _PAGE = "For --format html"
     metavar="COMMAND",
     help="Also run this command in copies of the repository, before and after, and show the result.",
 )
-@option(
-    _PAGE,
-    "--smoke-seconds",
-    type=click.FloatRange(1),
-    default=300.0,
-    metavar="S",
-    help="The time limit of that command.",
-)
+@seconds_option(_PAGE)
 def diff(
     explain: bool,
     form: str,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from devfix.commands.helping import command
+from devfix.commands.options import format_option
+from devfix.commands.running import tell
 
 
 @command(
@@ -19,34 +21,27 @@ from devfix.commands.helping import command
     },
 )
 @click.argument("path", default=".", type=click.Path(exists=True), metavar="[PATH]")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="The format of the output.",
-)
+@format_option
 @click.option(
     "--torch/--no-torch",
     "torch",
     default=True,
     help="Whether to start torch and run programs (default: yes).",
 )
-def doctor(path: str, format_: str, torch: bool) -> int:
+def doctor(path: str, form: str, torch: bool) -> int:
     """Check devfix, its libraries, torch, the simulator and the settings for PATH.
 
     At the end a known bug is found, fixed and, with torch, run before and after. Nothing is written.
     """
     from devfix.doctor import examine
     from devfix.doctor.health import document, text
-    from devfix.review.text import printable
 
     health = examine(path, torch=torch)
-    if format_ == "json":
+    if form == "json":
         import json
 
         click.echo(json.dumps(document(health), indent=2))
     else:
         for line in text(health):
-            click.echo(printable(line))
+            tell(line)
     return health.exit_code

@@ -80,13 +80,6 @@ def option(group: str, *given: Any, **named: Any) -> Callable[[_Function], _Func
     return click.option(*given, cls=Option, group=group, **named)
 
 
-def say(text: str) -> None:
-    """Print a line to stderr."""
-    from devfix.review.text import printable
-
-    click.echo(f"devfix: {printable(text)}", err=True)
-
-
 def write_into(path: str, data: bytes, *, folder: bool = False) -> None:
     """Write a file that the user has named; with `folder` its folder, too. Raises click.ClickException."""
     from devfix.documents import DocumentError, write_new
@@ -97,14 +90,14 @@ def write_into(path: str, data: bytes, *, folder: bool = False) -> None:
         raise click.ClickException(f"{path}: {error}") from error
 
 
-def need_html() -> None:
-    """Raise the error of `--html` if a page cannot be made."""
+def need_html(option: str = "--html") -> None:
+    """Raise the error of an option if a page cannot be made."""
     from devfix.review.html import MissingLibraries, need_libraries
 
     try:
         need_libraries()
     except MissingLibraries as error:
-        raise click.ClickException(str(error).replace("--format html", "--html")) from error
+        raise click.ClickException(str(error).replace("--format html", option)) from error
 
 
 def color_of_environment() -> bool | None:

@@ -13,7 +13,8 @@ from devfix.commands.campaign_push import push
 from devfix.commands.campaign_report import report
 from devfix.commands.campaign_requests import close, reopen
 from devfix.commands.helping import SOME_FAILED, Group, option
-from devfix.commands.running import complain
+from devfix.commands.options import all_of
+from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
     from devfix.migrate.driver import Progress
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 
 _DISCOVERY = "Repositories of an organisation"
+# Options that are settings of a campaign under the same name.
+_AS_GIVEN = (
+    "codemods", "exclude_codemods", "options", "recipe", "exclude", "verify_cmd", "verify_kinds", "smoke", "smoke_cmd",
+    "page", "forges",
+)  # fmt: skip
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
@@ -213,19 +219,9 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
     settings = Settings(
         campaign=name,
         branch=options["branch"] or f"devfix/{name}",
-        codemods=options["codemods"],
-        exclude_codemods=options["exclude_codemods"],
-        options=options["options"],
-        recipe=options["recipe"],
         unsafe=not options["safe"],
-        exclude=options["exclude"],
         author=options["author"] or campaigns.default_author(),
-        verify_cmd=options["verify_cmd"],
-        verify_kinds=options["verify_kinds"],
-        smoke=options["smoke"],
-        smoke_cmd=options["smoke_cmd"],
-        page=options["page"],
-        forges=options["forges"],
+        **{name: options[name] for name in _AS_GIVEN},
         limits=Limits(options["seconds"], size, options["max_files"], file_size, memory),
     )
     day = options["since"].strftime("%Y-%m-%d") if options["since"] else ""
@@ -261,28 +257,27 @@ def plan(campaign: str, refresh: bool) -> int:
 
 def _working(command: Callable[..., int]) -> Callable[..., int]:
     """The options of `run`, which are those of `resume`, too."""
-    options = [
-        campaign_argument,
-        click.option(
-            "--jobs",
-            type=click.IntRange(0),
-            default=0,
-            metavar="N",
-            help="Number of processes; 0: one per core (default). On an adaptive cluster: repositories at a time.",
-        ),
-        click.option(
-            "--cluster",
-            metavar="URL|local:N",
-            help="Work on a dask cluster, tcp://HOST:PORT (devfix[cluster]).",
-        ),
-        click.option(
-            "--refresh", is_flag=True, help="Also redo finished repositories that have new commits."
-        ),
-        click.option("--quiet", "-q", is_flag=True, help="Do not print a line for each repository."),
-    ]
-    for decorate in reversed(options):
-        command = decorate(command)
-    return command
+    return all_of(
+        [
+            campaign_argument,
+            click.option(
+                "--jobs",
+                type=click.IntRange(0),
+                default=0,
+                metavar="N",
+                help="Number of processes; 0: one per core (default). On an adaptive cluster: repositories at a time.",
+            ),
+            click.option(
+                "--cluster",
+                metavar="URL|local:N",
+                help="Work on a dask cluster, tcp://HOST:PORT (devfix[cluster]).",
+            ),
+            click.option(
+                "--refresh", is_flag=True, help="Also redo finished repositories that have new commits."
+            ),
+            click.option("--quiet", "-q", is_flag=True, help="Do not print a line for each repository."),
+        ]
+    )(command)
 
 
 @migrate.command(examples={"devfix migrate run spring --jobs 8": "run on this machine"}, codes=SOME_FAILED)
@@ -323,7 +318,7 @@ def _run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bo
                 size = max(1, min(jobs or cores(), waiting))
                 pool = LocalPool(campaign, settings.uid, size, settings.limits)
             try:
-                driver.drive(campaign, store, pool, _quiet if quiet else _told)
+                driver.drive(campaign, store, pool, (lambda progress: None) if quiet else _told)
             except KeyboardInterrupt:
                 complain("interrupted; what is done is kept, and `devfix migrate run` goes on from there")
                 return 130
@@ -369,16 +364,8 @@ def _refresh(campaign: str, store: Store) -> int:
 
 
 def _told(progress: Progress) -> None:
-    from devfix.review.text import printable
-
     reason = f": {progress.reason}" if progress.reason else ""
-    click.echo(
-        printable(f"[{progress.done}/{progress.total}] {progress.state:13}  {progress.job.name}{reason}")
-    )
-
-
-def _quiet(progress: Progress) -> None:
-    pass
+    tell(f"[{progress.done}/{progress.total}] {progress.state:13}  {progress.job.name}{reason}")
 
 
 def _summary(campaign: str, store: Store) -> int:

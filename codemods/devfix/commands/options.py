@@ -2,18 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from devfix.commands.completing import codemod_ids
 from devfix.commands.helping import OUTPUT, option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _RULES, _FILES, _RUN = "Codemods and settings", "Files", "Analysis"
 
+
+def codemod_ids(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """For the shell: the ids of devfix's codemods that begin so; none of them is imported."""
+    from devfix.codemod import registry
+
+    return [id for id in registry() if id.startswith(begun)]
+
+
 paths_argument = click.argument("paths", nargs=-1, metavar="[PATH]...", callback=lambda *it: it[2] or (".",))
+
+
+def all_of(decorators: Sequence[Callable[[_Command], _Command]]) -> Callable[[_Command], _Command]:
+    """Several options as one, in their order."""
+    return lambda command: functools.reduce(lambda made, one: one(made), reversed(decorators), command)
+
+
+def files_options(group: str = "Options") -> list[Callable[[_Command], _Command]]:
+    """Which files of folders are read."""
+    return [
+        option(
+            group,
+            name,
+            multiple=True,
+            metavar="GLOB",
+            help=f"In folders, {what} files that match; repeatable.",
+        )
+        for name, what in (("--include", "read only"), ("--exclude", "skip"))
+    ]
+
+
+def jobs_option(group: str = "Options") -> Callable[[_Command], _Command]:
+    """How many processes; None where nobody says."""
+    return option(
+        group,
+        "--jobs",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Number of processes; 0: one per core (default).",
+    )
+
+
+def seconds_option(group: str) -> Callable[[_Command], _Command]:
+    """For commands that may run another one."""
+    return option(
+        group,
+        "--smoke-seconds",
+        type=click.FloatRange(1),
+        default=300.0,
+        metavar="S",
+        help="The time limit of that command.",
+    )
+
+
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="The format of the output.",
+)
 
 
 def arguments(command: _Command) -> _Command:
@@ -71,20 +130,7 @@ def arguments(command: _Command) -> _Command:
         option(
             _RULES, "--config", type=click.Path(), metavar="FILE", help="Read settings from this file only."
         ),
-        option(
-            _FILES,
-            "--include",
-            multiple=True,
-            metavar="GLOB",
-            help="In folders, read only files that match; repeatable.",
-        ),
-        option(
-            _FILES,
-            "--exclude",
-            multiple=True,
-            metavar="GLOB",
-            help="In folders, skip files that match; repeatable.",
-        ),
+        *files_options(_FILES),
         option(
             _FILES,
             "--stdin-filename",
@@ -105,13 +151,7 @@ def arguments(command: _Command) -> _Command:
             default=None,
             help="Whether to follow imports into other files (default: yes).",
         ),
-        option(
-            _RUN,
-            "--jobs",
-            type=click.IntRange(0),
-            metavar="N",
-            help="Number of processes; 0: one per core (default).",
-        ),
+        jobs_option(_RUN),
         option(
             _RUN,
             "--cache/--no-cache",
@@ -141,6 +181,4 @@ def arguments(command: _Command) -> _Command:
             help="When to use colours; auto: on a terminal, or as NO_COLOR, FORCE_COLOR and CLICOLOR say.",
         ),
     ]
-    for decorate in reversed(shared):
-        command = decorate(command)
-    return command
+    return all_of(shared)(command)

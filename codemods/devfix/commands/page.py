@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from devfix.commands.helping import need_html
 from devfix.commands.running import Run, code, write_out
 
 if TYPE_CHECKING:
@@ -23,12 +24,7 @@ def check(run: Run, output: str | None, several: object, smoke: object) -> None:
         raise click.UsageError("--format html is for files, so the program cannot come from stdin")
     if output is None and sys.stdout.isatty():
         raise click.UsageError("--format html writes a page: name a file for it, such as -o review.html")
-    from devfix.review.html import MissingLibraries, need_libraries
-
-    try:
-        need_libraries()
-    except MissingLibraries as error:
-        raise click.ClickException(str(error)) from error
+    need_html("--format html")
     if smoke:
         from devfix.commands.smoke import need_torch
 

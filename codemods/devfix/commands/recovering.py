@@ -17,7 +17,6 @@ def recovered(paths: Iterable[str], *, writes: bool) -> None:
         if not existing(tree):
             continue
         from devfix.documents.journal import abandoned, recover
-        from devfix.review.text import printable
 
         if not abandoned(tree):
             continue
@@ -27,9 +26,7 @@ def recovered(paths: Iterable[str], *, writes: bool) -> None:
         found = recover(tree)
         for path in found.restored:
             complain(
-                f"{printable(os.path.relpath(path))}: restored, since an earlier run was killed while it wrote the file"
+                f"{os.path.relpath(path)}: restored, since an earlier run was killed while it wrote the file"
             )
         for path, why in found.refused:
-            complain(
-                f"{printable(os.path.relpath(path))}: an earlier run was killed while it wrote the file; {why}"
-            )
+            complain(f"{os.path.relpath(path)}: an earlier run was killed while it wrote the file; {why}")

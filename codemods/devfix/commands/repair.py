@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.helping import command as command_
-from devfix.commands.helping import say
+from devfix.commands.helping import write_into
 from devfix.commands.running import complain, write_out
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def repair(
     from devfix.repair import outputs, rounds
     from devfix.repair.comparing import Reference
     from devfix.review.device_errors import findings_in
+    from devfix.review.text import plural
     from devfix.simulate.copies import TooLarge, top
     from devfix.simulate.trial import Copies
     from devfix.simulate.trial import command as words_of
@@ -115,7 +116,7 @@ def repair(
                 reference = once({}, True)
                 place = f"the CPU, with cpu instead of {[*named][-1]}"
             compared = Reference(reference.output, lambda: once({}, bool(devices)).output)
-            say(f"on {place}: {_ending(reference, files)}")
+            complain(f"on {place}: {_ending(reference, files)}")
             there = os.path.join(copies.at("cpu" if devices else "cuda"), copies.inside)
             for name in files:
                 if not reference.code and not os.path.isfile(os.path.join(there, name)):
@@ -149,9 +150,11 @@ def repair(
                 found[:] = found or [one for one in findings if one[0] in recipes]
                 return findings
 
-            done = rounds.repair(run, analyse, same, say)
+            done = rounds.repair(run, analyse, same, complain)
             if compared.left_out:
-                say(f"not compared, since two runs on {place} differ in them: {_many(compared.left_out)}")
+                complain(
+                    f"not compared, since two runs on {place} differ in them: {plural(compared.left_out, 'number')}"
+                )
     except (OSError, TooLarge, ValueError) as error:
         raise click.ClickException(str(error)) from error
     _tell_of_recipes(found, done)
@@ -174,7 +177,7 @@ def _tell_of_recipes(found: Sequence[tuple[str, PlacedFinding]], done: Repaired)
         fix = finding.fix
         if fix is not None and fix.safety is Safety.UNSAFE and all(one.path != path for one in done.fixes):
             at = f"{shown(path)}:{finding.place.line}"
-            say(f"{at}: not made, since it is not certain: {fix.title}; `devfix diff --unsafe` shows it")
+            complain(f"{at}: not made, since it is not certain: {fix.title}; `devfix diff --unsafe` shows it")
 
 
 def outcome_of(ended: Ended, copy: str, root: str) -> Outcome:
@@ -224,30 +227,26 @@ def _moved(seen: Seen, copy: str, root: str) -> Seen:
 
 def _ending(outcome: Outcome, files: tuple[str, ...]) -> str:
     from devfix.repair.comparing import printed
+    from devfix.review.text import plural
 
     if outcome.code:
         return f"it fails ({outcome.error or f'exit code {outcome.code}'}), so there are no numbers to compare with"
     verb = "prints and writes" if files else "prints"
-    return f"it runs and {verb} {_many(len(printed(outcome.output)))}"
-
-
-def _many(count: int) -> str:
-    return f"{count} number{'s' * (count != 1)}"
+    return f"it runs and {verb} {plural(len(printed(outcome.output)), 'number')}"
 
 
 def _end(done: Repaired, write: bool, patch: str | None) -> int:
-    from devfix.documents import DocumentError, write_new
     from devfix.review.device_errors import shown
     from devfix.review.patch import patch as patch_of
 
     for one in done.fixes:
         kind = one.codemod or "from this run"
-        say(f"{shown(one.path)}:{one.line}: {one.title} ({kind})")
+        complain(f"{shown(one.path)}:{one.line}: {one.title} ({kind})")
     if done.why_not:
         complain(f"not fixed, and nothing is written: {done.why_not}")
         return 1
     if not done.fixes:
-        say("there is nothing to fix")
+        complain("there is nothing to fix")
         return 0
     report = _report(done)
     if write:
@@ -257,14 +256,10 @@ def _end(done: Repaired, write: bool, patch: str | None) -> int:
         for error in report.errors:
             complain(f"{error.path}: {error.message}")
         return 2 if report.errors else 0
-    data = patch_of(report)
     if patch is None:
-        write_out(data)
-        return 0
-    try:
-        write_new(patch, data)
-    except DocumentError as error:
-        raise click.ClickException(f"{patch}: {error}") from error
+        write_out(patch_of(report))
+    else:
+        write_into(patch, patch_of(report))
     return 0
 
 

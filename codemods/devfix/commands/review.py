@@ -14,8 +14,7 @@ from devfix.documents import Document, DocumentError, document_of, read_bytes, s
 from devfix.documents.notebook import SUFFIX, Notebook
 from devfix.findings import Span, TextEdit
 from devfix.pipeline import joint
-from devfix.pipeline.discover import Discovered
-from devfix.pipeline.runner import run
+from devfix.pipeline.runner import again
 from devfix.pipeline.selection import Selection, fingerprints
 from devfix.pipeline.work import Task
 from devfix.reports.place import git_lines, line_feeds
@@ -57,8 +56,8 @@ class Review:
         except (KeyboardInterrupt, click.Abort):
             self._show("\ninterrupted; nothing was written, and the decisions are kept for the next review")
             raise
-        if done or session.accepted() or self.edited:
-            self._forget()
+        if (done or session.accepted() or self.edited) and self._memory():
+            self._save({})
         return self._made(session.accepted())
 
     # --- one fix ---------------------------------------------------------------------------
@@ -84,17 +83,7 @@ class Review:
         return self.reports[name]
 
     def _run(self, paths: tuple[str, ...], accepted: frozenset[str]) -> Report:
-        task = self.task
-        selection = Selection(only=accepted)
-        return run(
-            Discovered(paths),
-            task.codemods,
-            task.level,
-            jobs=1,
-            may_change=self.may_change,
-            around=task.around,
-            selection=selection,
-        )
+        return again(replace(self.task, selection=Selection(only=accepted)), paths, self.may_change)
 
     def _hunks(self, result: FileResult, context: int) -> list[str]:
         out = [f"--- {printable(result.path)}"]
@@ -177,10 +166,6 @@ class Review:
             write_new(os.path.join(state.make(self.tree), _MEMORY), json.dumps(kept).encode())
         except (DocumentError, OSError):
             return  # decisions only do not outlive an interruption then
-
-    def _forget(self) -> None:
-        if self._memory():
-            self._save({})
 
     # --- the terminal ----------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devfix.commands.helping import command, need_html, say, write_into
+from devfix.commands.helping import command, need_html, write_into
+from devfix.commands.running import complain
 from devfix.reports.observed import files_of
 
 if TYPE_CHECKING:
@@ -138,14 +139,14 @@ def _report(ended: Ended, code: int, form: str, output: str | None, html: str | 
     if form != "text":
         return 1 if ended.seen else code
     for line in (*device_errors.notes(ended.copies), *device_errors.comparisons(compared)):
-        say(line)
+        complain(line)
     if not ended.seen:
-        say("no device errors")
+        complain("no device errors")
         return code
     total = sum(seen.count for seen in ended.seen)
     errors = f"{len(ended.seen)} distinct device error{'s' * (len(ended.seen) > 1)} ({total} in all)"
     causes = sum(len(seen.each()) for seen in ended.seen)
-    say(
+    complain(
         f"{errors}, of {causes} stray{'s' * (causes > 1)}; the program went on and ended with exit code {code}"
     )
     for line in device_errors.text(ended.seen, list(device_errors.rows(ended.seen, report))):
@@ -166,24 +167,24 @@ def _tell(ended: Ended) -> int:
     assert ended.code is not None
     main, code = ended.main, ended.code
     if code and find_spec("torch") is None:
-        say(f"{sys.executable}, which ran it, has no torch; pip install 'devfix[smoke]' there")
+        complain(f"{sys.executable}, which ran it, has no torch; pip install 'devfix[smoke]' there")
         return CANNOT
     if main.place.startswith("cuda") and "simulated" not in main.place:
-        say(f"nothing was simulated: this was {main.place}")
+        complain(f"nothing was simulated: this was {main.place}")
     if any(told.cannot for told in ended.told) and code == CANNOT:
         return CANNOT  # the process itself has said why
     unchecked = ended.unchecked
     if code and unchecked:
-        say(f"not checked: {unchecked}")
+        complain(f"not checked: {unchecked}")
         return CANNOT
     if unchecked:
-        say(f"not everything was checked: {unchecked}")
+        complain(f"not everything was checked: {unchecked}")
     raised = advice.device_error(tuple(ended.errors())) if code else None
     if raised is not None:
         for told in ended.told:
             if raised in told.errors:
                 main = told
-        say(f"this is a device error, raised on {main.place or 'the CPU'}")
+        complain(f"this is a device error, raised on {main.place or 'the CPU'}")
         for line in advice.advice(raised, main.files):
             click.echo(f"  {line}", err=True)
     return code if code >= 0 else 128 - code

@@ -121,8 +121,6 @@ class Run:
         self, repair: bool, selection: Selection | None, each: Callable[[FileResult], None] | None
     ) -> Report:
         from devfix import config
-        from devfix.findings import Safety
-        from devfix.pipeline.around import Around
         from devfix.pipeline.discover import discover
         from devfix.text.globs import Globs
 
@@ -134,8 +132,7 @@ class Run:
         try:
             start = name if self.from_stdin else self.paths[0]
             settings = self._settings(config.load(start, self.options["config"] or ""))
-            level = Safety.UNSAFE if settings.unsafe else Safety.SAFE
-            around = Around(settings.project_root) if settings.project else None
+            level, around = settings.level, settings.around
             chosen = functools.cache(lambda: self._codemods(settings))  # imports all of them
             kept = None if self.from_stdin else self._kept(settings, chosen, around, repair)
             if kept is None:
@@ -250,11 +247,7 @@ class Run:
             for name in ("exclude_codemods", "include", "exclude")
             if self.options[name]
         }
-        if self.options["jobs"] is not None:
-            given["jobs"] = self.options["jobs"]
-        if self.options["project_root"] is not None:
-            given["project_root"] = self.options["project_root"]
-        for name in ("project", "cache"):
+        for name in ("jobs", "project_root", "project", "cache"):
             if self.options[name] is not None:
                 given[name] = self.options[name]
         if self.options["safe"] is not None:
@@ -294,11 +287,6 @@ class Run:
         if not self.quiet:
             self.note(line)
 
-    def json(self, report: Report) -> None:
-        from devfix.review.json import render
-
-        click.echo(render(report))
-
     def patch(self, data: bytes, path: str | None = None) -> None:
         """A patch on stdout, in colour for a terminal, or as it is into a file."""
         if path is not None:
@@ -323,6 +311,13 @@ def write_out(data: bytes) -> None:
 def code(report: Report, what: int) -> int:
     """The exit code of a run that found or changed so many."""
     return 2 if report.errors else 1 if what else 0
+
+
+def tell(line: str, *, err: bool = False) -> None:
+    """A line of text that may hold anything of a repository."""
+    from devfix.review.text import printable
+
+    click.echo(printable(line), err=err)
 
 
 def complain(message: str) -> None:

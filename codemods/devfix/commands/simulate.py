@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from devfix.commands.helping import command, say
+from devfix.commands.helping import command
+from devfix.commands.running import complain
 
 
 @command(
@@ -27,11 +28,11 @@ def simulate(build: bool) -> int:
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}; pip install 'devfix[smoke]'") from error
     try:
-        say(f"built {native.build()}")
+        complain(f"built {native.build()}")
     except (CannotSimulate, OSError) as error:
         raise click.ClickException(str(error)) from error
     facts = machine.facts(True)
     if not facts.simulated:
         raise click.ClickException(f"the simulator cannot be used: {facts.simulator or facts.why}")
-    say(facts.simulator)
+    complain(facts.simulator)
     return 0

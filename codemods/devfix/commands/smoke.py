@@ -70,7 +70,7 @@ def smoke(
     need_torch("smoke")
     if not paths:
         return _codemods(codemods, everything, command)
-    report = _analysed(paths, codemods, safe)
+    report = Run.plain(paths, codemods=codemods, safe=safe).analyse(repair=True)
     for error in report.errors:
         complain(f"{error.path}: {error.message}")
     if not report.changed:
@@ -121,11 +121,6 @@ def _line(result: SmokeResult) -> str:
         return f"{result.codemod}: examples pass on {where}"
     what = "examples fail" if result.ok is False else "not checked"
     return f"{result.codemod}: {what}: {result.detail}"
-
-
-def _analysed(paths: tuple[str, ...], codemods: tuple[str, ...], safe: bool | None) -> Report:
-    """What `devfix diff` would analyse, with the same settings."""
-    return Run.plain(paths, codemods=codemods, safe=safe).analyse(repair=True)
 
 
 # --- before something is written -----------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 import click
 
 from devfix.commands.helping import command, need_html, write_into
-from devfix.commands.options import paths_argument
+from devfix.commands.options import all_of, files_options, format_option, jobs_option, paths_argument
 
 
 @command(
@@ -18,13 +18,7 @@ from devfix.commands.options import paths_argument
     codes={0: "done", 2: "a file could not be read"},
 )
 @paths_argument
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="The format of the output.",
-)
+@format_option
 @click.option("--html", metavar="FILE", help="Also write a page; needs devfix[html].")
 @click.option(
     "--depth",
@@ -33,27 +27,15 @@ from devfix.commands.options import paths_argument
     metavar="N",
     help="Count folders apart down to this depth (default: 2).",
 )
-@click.option(
-    "--include", multiple=True, metavar="GLOB", help="In folders, read only files that match; repeatable."
-)
-@click.option(
-    "--exclude", multiple=True, metavar="GLOB", help="In folders, skip files that match; repeatable."
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Number of processes; 0: one per core (default).",
-)
+@all_of([*files_options(), jobs_option()])
 def stats(
     paths: tuple[str, ...],
-    format_: str,
+    form: str,
     html: str | None,
     depth: int,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
-    jobs: int,
+    jobs: int | None,
 ) -> int:
     """Count where a program gets its devices from: arguments, configuration, other values, literals.
 
@@ -71,11 +53,13 @@ def stats(
         need_html()
     here = os.getcwd()
     found = discover(paths, Globs(here, include), Globs(here, exclude))
-    repository = counting.repository(found, jobs=jobs)
+    repository = counting.repository(found, jobs=jobs or 0)
     made = tables(repository, depth, _base(paths))
     if html is not None:
-        _page(repository, made, html, os.path.basename(os.path.abspath(paths[0])))
-    if format_ == "json":
+        from devfix.review.html.devices import render
+
+        write_into(html, render(repository, made, os.path.basename(os.path.abspath(paths[0]))))
+    if form == "json":
         import json
 
         click.echo(json.dumps(devices.document(repository, made), indent=2))
@@ -95,12 +79,3 @@ def _base(paths: tuple[str, ...]) -> str:
         return ""
     shown = posix(os.path.relpath(os.path.realpath(paths[0])))
     return "" if shown == "." else shown
-
-
-def _page(repository: object, tables: object, path: str, name: str) -> None:
-    from devfix.review.html.devices import render
-    from devfix.stats import Repository
-    from devfix.stats.tables import Tables
-
-    assert isinstance(repository, Repository) and isinstance(tables, Tables)
-    write_into(path, render(repository, tables, name))

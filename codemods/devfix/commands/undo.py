@@ -7,6 +7,7 @@ import os
 import click
 
 from devfix.commands.helping import command
+from devfix.commands.running import tell
 
 
 @command(
@@ -23,24 +24,21 @@ def undo() -> int:
     from devfix.documents.journal import last
     from devfix.documents.journal import undo as take_back
     from devfix.documents.state import tree_of
-    from devfix.review.text import plural, printable
+    from devfix.review.text import plural
 
     recovered((), writes=True)
     try:
         journal = last(tree_of(os.getcwd()))
-    except DocumentError as error:
-        raise click.ClickException(error.message) from error
-    if journal is None:
-        click.echo("nothing to undo: no apply has written anything here", err=True)
-        return 0
-    try:
+        if journal is None:
+            click.echo("nothing to undo: no apply has written anything here", err=True)
+            return 0
         done = take_back(journal)
     except DocumentError as error:
         raise click.ClickException(error.message) from error
     for path in done.restored:
-        click.echo(f"{printable(os.path.relpath(path))}: restored")
+        tell(f"{os.path.relpath(path)}: restored")
     for path, why in done.refused:
-        click.echo(f"devfix: {printable(os.path.relpath(path))}: {why}", err=True)
+        tell(f"devfix: {os.path.relpath(path)}: {why}", err=True)
     if not done.restored and not done.refused:
         click.echo(
             f"nothing to undo: the files of the apply of {journal.when} are as they were before it", err=True

@@ -92,15 +92,7 @@ def document(health: Health) -> dict[str, Any]:
         "sections": [
             {
                 "title": section.title,
-                "lines": [
-                    {
-                        "name": line.name,
-                        "value": line.value,
-                        "status": line.status.name.lower(),
-                        "advice": line.advice,
-                    }
-                    for line in section.lines
-                ],
+                "lines": [{**vars(line), "status": line.status.name.lower()} for line in section.lines],
             }
             for section in health.sections
         ],

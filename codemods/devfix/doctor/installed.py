@@ -55,7 +55,11 @@ def own() -> Iterator[Line]:
 def libraries() -> Iterator[Line]:
     """What must be there, and which extras are complete."""
     extras: dict[str, list[str]] = {}
-    for requirement in _requirements():
+    try:
+        required = metadata.requires("devfix")
+    except metadata.PackageNotFoundError:
+        required = None
+    for requirement in required or _REQUIRED:
         name = _name(requirement)
         extra = _EXTRA.search(requirement)
         if extra is not None:
@@ -88,13 +92,6 @@ def _extra(extra: str, requirements: list[str]) -> Line:
     if missing:
         return Line(name, f"not installed: {', '.join(missing)}", Status.NOTE, f"if you want it: {install}")
     return Line(name, said)
-
-
-def _requirements() -> list[str]:
-    try:
-        return metadata.requires("devfix") or list(_REQUIRED)
-    except metadata.PackageNotFoundError:
-        return list(_REQUIRED)
 
 
 def _version(name: str) -> str:

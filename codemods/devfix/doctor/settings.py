@@ -10,6 +10,7 @@ from dataclasses import fields
 from devfix import config
 from devfix.doctor.health import Line, Status, shown
 from devfix.documents import DocumentError, read_bytes, state
+from devfix.pipeline.listing import upward
 
 _MOST = 20_000  # files of the state folder that are counted
 _VARIABLES = ("DEVFIX_SIMULATE", "NO_COLOR", "VIRTUAL_ENV")
@@ -27,9 +28,7 @@ def files(folder: str) -> Iterator[Line]:
         yield Line("state", "none", Status.PROBLEM, f"apply keeps no journal, and undo cannot work: {error}")
         return
     if not os.path.lexists(kept):
-        above = kept
-        while not os.path.lexists(above):
-            above = os.path.dirname(above)
+        above = next(filter(os.path.lexists, upward(kept)))
         good = os.access(above, os.W_OK | os.X_OK)
         advice = (
             ""

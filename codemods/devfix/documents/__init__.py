@@ -6,19 +6,20 @@ A document is bytes that were read once, and the Python text in them. What a doc
 
 from devfix.documents.overlay import overlaid
 from devfix.documents.python import Document, DocumentError, digest_of, read_bytes
-from devfix.documents.replace import replace_file, replace_files, write_new
+from devfix.documents.replace import replace_files, write_new
 
 __all__ = [
     "RECIPES",
     "SUFFIXES",
     "Document",
     "DocumentError",
+    "bytes_of",
     "digest_of",
     "document_of",
     "overlaid",
     "read_bytes",
     "read_document",
-    "replace_file",
+    "readable",
     "replace_files",
     "write_new",
 ]
@@ -40,3 +41,19 @@ def document_of(path: str, data: bytes) -> Document:
 def read_document(path: str) -> Document:
     """The document that a file is. Raises DocumentError."""
     return document_of(path, read_bytes(path))
+
+
+def readable(path: str) -> Document | None:
+    """The document that a file is; None where it cannot be read."""
+    try:
+        return read_document(path)
+    except DocumentError:
+        return None
+
+
+def bytes_of(path: str) -> bytes:
+    """The bytes of a file; none where it cannot be read."""
+    try:
+        return read_bytes(path)
+    except DocumentError:
+        return b""

@@ -221,7 +221,7 @@ def _is_abandoned(mark: str) -> bool:
 
 @dataclass(frozen=True)
 class Recovered:
-    """What came of a crash: files that were put back, and files that somebody has to look at, and why."""
+    """Files that were put back, after a crash or by an undo, and files that were not, and why."""
 
     restored: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
@@ -294,15 +294,7 @@ def _read(folder: str, tree: str) -> Journal:
     return Journal(folder, tree, entries)
 
 
-@dataclass(frozen=True)
-class Undone:
-    """What came of an undo: paths restored, and of the others why not."""
-
-    restored: tuple[str, ...]
-    refused: tuple[tuple[str, str], ...]
-
-
-def undo(journal: Journal) -> Undone:
+def undo(journal: Journal) -> Recovered:
     """Give every file of a journal its old bytes back, unless it changed since; then forget the journal.
 
     What one fix changed together is restored together or not at all. A file that is as it was needs nothing, and
@@ -317,7 +309,7 @@ def undo(journal: Journal) -> Undone:
             refused += left
     if not refused:
         shutil.rmtree(journal.folder, ignore_errors=True)
-    return Undone(tuple(restored), tuple(refused))
+    return Recovered(tuple(restored), tuple(refused))
 
 
 def _restore(journal: Journal, unit: Sequence[Entry]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -41,7 +41,11 @@ def masked(source: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
             new = _commented(line, alone=False)
         elif state.inside:
             pass
-        elif stripped.startswith(("%", "!", "?")) or _HELP.fullmatch(line) or _is_automagic(line):
+        elif (
+            stripped.startswith(("%", "!", "?"))
+            or _HELP.fullmatch(line)
+            or _AUTOMAGIC.fullmatch(line.rstrip())
+        ):
             new = _commented(line, alone=True)
         elif (assigned := _ASSIGNED.match(line)) and len(assigned[2].rstrip("\n")) > 1:
             new = assigned[1] + "0#" + assigned[2][2:]
@@ -54,10 +58,6 @@ def masked(source: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
     if masks:  # a real comment may read like a masked line: both are noted, in order
         hidden = [(new, old) for new, old in zip(out, lines, strict=True) if new in masks]
     return "".join(out), tuple(hidden)
-
-
-def _is_automagic(line: str) -> bool:
-    return _AUTOMAGIC.fullmatch(line.rstrip()) is not None
 
 
 class _State:

@@ -12,7 +12,7 @@ import difflib
 import json
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from devfix.documents.magics import masked
 from devfix.documents.python import Document, DocumentError
@@ -81,18 +81,7 @@ class Notebook(Document):
             end = "" if body.endswith("\n") or not body else "\n"
             parts.append(f"{mark}{body}{end}")
             marks.append(mark)
-            kept.append(
-                Cell(
-                    cell.number,
-                    cell.start,
-                    cell.end,
-                    cell.elements,
-                    cell.is_list,
-                    cell.source,
-                    hidden,
-                    line + 1,
-                )
-            )
+            kept.append(replace(cell, masked=hidden, first=line + 1))
             line += parts[-1].count("\n")
         return cls(
             path,

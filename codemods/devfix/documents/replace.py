@@ -15,11 +15,6 @@ from devfix.pipeline.signals import held
 _CHANGED = "changed since it was read; nothing was written, run devfix again"
 
 
-def replace_file(path: str, digest: str, data: bytes) -> None:
-    """`replace_files` of one file."""
-    replace_files([(path, digest, data)])
-
-
 def write_new(path: str, data: bytes, *, folder: bool = False) -> None:
     """Write a file that a user named, whole or not at all, whatever was there; with `folder` its folder, too.
 

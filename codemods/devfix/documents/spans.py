@@ -10,17 +10,6 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
-def members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """Key, start and end of each member of the object that begins at `start`. Raises ValueError."""
-    at = _skip(text, _expect(text, start, "{"))
-    while text[at : at + 1] != "}":
-        key, at = _DECODER.raw_decode(text, at)
-        at = _skip(text, _expect(text, _skip(text, at), ":"))
-        _, end = _DECODER.raw_decode(text, at)
-        yield key, at, end
-        at = _next(text, end, "}")
-
-
 def items(text: str, start: int) -> Iterator[tuple[int, int]]:
     """Start and end of each item of the list that begins at `start`. Raises ValueError."""
     at = _skip(text, _expect(text, start, "["))
@@ -31,11 +20,17 @@ def items(text: str, start: int) -> Iterator[tuple[int, int]]:
 
 
 def member(text: str, start: int, key: str) -> tuple[int, int] | None:
-    """Start and end of the value of a key; as in `json.loads`, of several the last."""
+    """Start and end of the value of a key in the object that begins at `start`; of several the last, as in
+    `json.loads`. Raises ValueError.
+    """
     found = None
-    for name, first, end in members(text, start):
-        if name == key:
-            found = first, end
+    at = _skip(text, _expect(text, start, "{"))
+    while text[at : at + 1] != "}":
+        name, at = _DECODER.raw_decode(text, at)
+        at = _skip(text, _expect(text, _skip(text, at), ":"))
+        _, end = _DECODER.raw_decode(text, at)
+        found = (at, end) if name == key else found
+        at = _next(text, end, "}")
     return found
 
 

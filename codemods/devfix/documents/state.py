@@ -14,6 +14,8 @@ import sys
 import time
 from contextlib import suppress
 
+from devfix.pipeline.listing import upward
+
 _PLACES = {"cache": (".cache",), "state": (".local", "state")}
 _TREES = "trees"
 _WHERE = "tree"  # the file that says which tree it is
@@ -68,12 +70,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def _repository(folder: str) -> str:
-    while not os.path.exists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return ""
-        folder = above
-    return folder
+    return next((one for one in upward(folder) if os.path.exists(os.path.join(one, ".git"))), "")
 
 
 # --- what is kept about a tree ------------------------------------------------------------------------
@@ -141,12 +138,8 @@ def _tidy(trees: str) -> None:
     for name in os.listdir(trees):
         folder = os.path.join(trees, name)
         with suppress(OSError):
-            tree = _read(folder) if os.stat(folder).st_mtime < time.time() - _GONE else ""
-            if tree and not os.path.isdir(tree):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read(folder: str) -> str:
-    """Which tree a folder is about. Raises OSError."""
-    with open(os.path.join(folder, _WHERE), "rb") as file:
-        return os.fsdecode(file.read(10_000))
+            if os.stat(folder).st_mtime < time.time() - _GONE:
+                with open(os.path.join(folder, _WHERE), "rb") as file:
+                    tree = os.fsdecode(file.read(10_000))
+                if tree and not os.path.isdir(tree):
+                    shutil.rmtree(folder, ignore_errors=True)

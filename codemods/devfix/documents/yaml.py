@@ -7,7 +7,7 @@ node that it names, once more, and what is walked is walked by identity.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -72,15 +72,6 @@ class Node:
                     todo.append(child)
 
 
-@dataclass
-class _Open:
-    """A collection whose end has not come yet."""
-
-    event: Any
-    kind: str
-    children: list[Node] = field(default_factory=list)
-
-
 def compose(text: str) -> Node:
     """The one document of a text. Raises YamlError."""
     import yaml
@@ -105,9 +96,10 @@ def _loader() -> Any:
 
 
 def _compose(yaml: Any, events: Any, root: list[Node]) -> None:
-    open_: list[_Open] = []
+    open_: list[
+        tuple[Any, list[Node]]
+    ] = []  # collections whose end has not come yet: the event, what is in them
     anchors: dict[str, Node] = {}
-    names: list[str | None] = []
     count = 0
     for event in events:
         node: Node | None = None
@@ -126,13 +118,13 @@ def _compose(yaml: Any, events: Any, root: list[Node]) -> None:
             if node is None:
                 raise YamlError("an alias without its anchor")
         elif isinstance(event, yaml.CollectionStartEvent):
-            open_.append(_Open(event, "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"))
-            names.append(event.anchor)
+            open_.append((event, []))
             if len(open_) > DEEPEST:
                 raise YamlError("too deeply nested")
         elif isinstance(event, yaml.CollectionEndEvent):
-            node = _closed(open_.pop(), event)
-            name = names.pop()
+            begin, children = open_.pop()
+            node = _closed(begin, children, event, isinstance(begin, yaml.MappingStartEvent))
+            name = begin.anchor
         if node is None:
             continue
         count += 1
@@ -140,17 +132,16 @@ def _compose(yaml: Any, events: Any, root: list[Node]) -> None:
             raise YamlTooLarge(said("the file has too many keys and values", MOST))
         if name:
             anchors[name] = node
-        (open_[-1].children if open_ else root).append(node)
+        (open_[-1][1] if open_ else root).append(node)
 
 
-def _closed(opened: _Open, end: Any) -> Node:
-    begin, children = opened.event, opened.children
+def _closed(begin: Any, children: list[Node], end: Any, mapping: bool) -> Node:
     start = begin.start_mark.index
     if begin.flow_style:
         last = end.end_mark.index
     else:  # libyaml's block ends where the next token starts; an alias' node may stand further up
         last = max([begin.end_mark.index, *(child.end for child in children if child.start >= start)])
-    if opened.kind == "sequence":
+    if not mapping:
         return Node("sequence", begin.tag or "", start, last, flow=begin.flow_style, items=tuple(children))
     pairs = tuple(zip(children[::2], children[1::2], strict=True))
     return Node("mapping", begin.tag or "", start, last, flow=begin.flow_style, pairs=pairs)

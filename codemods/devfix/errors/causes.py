@@ -64,12 +64,13 @@ def explain(text: str, files: Sequence[str], codemods: Sequence[Codemod]) -> Exp
         return Explanation(traceback, None)
     places = locate(traceback.frames, files)
     causes = _causes(kind, places, codemods)
+    inner = next((place for place in reversed(places) if place.certain), None)  # of the frames that are here
     return Explanation(
         traceback,
         kind,
         places,
         causes,
-        _known(places),
+        known_at(inner.document, inner.line) if inner is not None else (),
         settings_in(files) if kind.id in _MEETS_A_DEFAULT else (),
         None if causes else hint_for(traceback.message, kind),
     )
@@ -105,7 +106,7 @@ def _score(
     if finding.codemod not in kind.codemods:
         return 0
     score = 40 - 3 * kind.codemods.index(finding.codemod) - min(2 * depth, 12)
-    first, last = _lines(finding)
+    first, last = finding.place.line, finding.place.end_line
     line = shown_line(place.document, place.line)
     if first <= line <= last:
         score += 60
@@ -115,10 +116,6 @@ def _score(
         score += 25
     score -= min(abs(first - line) // 20, 15)
     return score if place.certain else score - 10
-
-
-def _lines(finding: PlacedFinding) -> tuple[int, int]:
-    return finding.place.line, finding.place.end_line
 
 
 def _scopes(document: Document) -> tuple[tuple[int, int], ...]:
@@ -153,11 +150,3 @@ def _texts(document: Document, finding: PlacedFinding) -> tuple[str, str]:
         if not edit.path
     )
     return document.text, apply(document.text, edits)
-
-
-def _known(places: tuple[Located, ...]) -> tuple[Known, ...]:
-    """What is known of the values on the line where it happened, in the innermost frame that is here."""
-    for place in reversed(places):
-        if place.certain:
-            return known_at(place.document, place.line)
-    return ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-from devfix.documents import Document, DocumentError, document_of, read_bytes
+from devfix.documents import Document, readable
 from devfix.documents.notebook import Notebook
 from devfix.errors.tracebacks import Frame
 from devfix.text.source import lines_of
@@ -73,9 +74,8 @@ def _file(path: str, frames: Sequence[Frame], files: Sequence[str]) -> str | Non
 
 
 def _at(frame: Frame, path: str) -> Located | None:
-    try:
-        document = document_of(path, read_bytes(path))
-    except DocumentError:
+    document = readable(path)
+    if document is None:
         return None
     lines = lines_of(document.text)
     at = _line_of(frame.code, frame.line, lines)
@@ -87,13 +87,8 @@ def _at(frame: Frame, path: str) -> Located | None:
 def _in_cell(frame: Frame, files: Sequence[str]) -> Located | None:
     """Cells are numbered by the order in which they ran, so only their code says which one it is."""
     for path in files:
-        if path.endswith(".ipynb") and len(frame.code) > 3:
-            try:
-                document = document_of(path, read_bytes(path))
-            except DocumentError:
-                continue
-            at = _line_of(frame.code, 0, lines_of(document.text))
-            if at:
+        if path.endswith(".ipynb") and len(frame.code) > 3 and (document := readable(path)):
+            if at := _line_of(frame.code, 0, lines_of(document.text)):
                 return Located(frame, document, at, True)
     return None
 
@@ -118,12 +113,8 @@ def _parts(path: str) -> list[str]:
 
 
 def _common_end(a: Sequence[str], b: Sequence[str]) -> int:
-    count = 0
-    for one, other in zip(reversed(a), reversed(b), strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    pairs = zip(reversed(a), reversed(b), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def shown_line(document: Document, line: int) -> int:

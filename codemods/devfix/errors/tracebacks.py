@@ -49,7 +49,7 @@ _ERROR = re.compile(r"^(?:E\s+)?(?:[\w.]+\.)?\w*(?:Error|Exception|Warning|Refus
 
 def read(text: str) -> Traceback:
     """What a pasted text says: its last error, and the frames that led there."""
-    lines = [_plain(line) for line in text.splitlines()]
+    lines = [_PREFIX.sub("", _COLOUR.sub("", line).rstrip("\r\n")) for line in text.splitlines()]
     frames: list[Frame] = []
     for frame in _frames(lines):
         if not frames or frame != frames[-1]:
@@ -58,11 +58,6 @@ def read(text: str) -> Traceback:
     if any("╭" in line for line in lines):  # rich has broken the lines, as it breaks those of its box
         message = " ".join(message.split())
     return Traceback(tuple(frames), message)
-
-
-def _plain(line: str) -> str:
-    line = _COLOUR.sub("", line).rstrip("\r\n")
-    return _PREFIX.sub("", line)
 
 
 def _frames(lines: list[str]) -> Iterator[Frame]:

@@ -38,13 +38,7 @@ def known_at(document: Document, line: int) -> tuple[Known, ...]:
     Raises what `ast.parse` raises.
     """
     source = Source(document.text)
-    flow = analyse(source)
-    found: dict[str, Known] = {}
-    for node in _expressions(source, line):
-        known = describe(flow, node)
-        if known is not None:
-            found.setdefault(known.expression, known)
-    return tuple(found.values())
+    return _described(analyse(source), _expressions(source, line))
 
 
 def under(document: Document, line: int, column: int) -> tuple[Known, ...]:
@@ -63,12 +57,16 @@ def under(document: Document, line: int, column: int) -> tuple[Known, ...]:
             span = source.span(node)
             if span.start <= offset < span.end:
                 around.append((span.end - span.start, node))
+    return _described(flow, [node for _, node in sorted(around, key=lambda pair: pair[0])])[:2]
+
+
+def _described(flow: Flow, nodes: list[ast.expr]) -> tuple[Known, ...]:
+    """What is known of expressions, of equal ones once."""
     found: dict[str, Known] = {}
-    for _, node in sorted(around, key=lambda pair: pair[0]):
-        known = describe(flow, node)
-        if known is not None:
+    for node in nodes:
+        if known := describe(flow, node):
             found.setdefault(known.expression, known)
-    return tuple(found.values())[:2]
+    return tuple(found.values())
 
 
 def describe(flow: Flow, node: ast.expr) -> Known | None:

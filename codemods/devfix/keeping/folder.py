@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from devfix.keeping.data import Damaged, list_
 from devfix.keeping.valid import Present
 from devfix.pipeline import depends
+from devfix.reports.plain import Damaged, list_
 
 Need = tuple[str, str]  # as in `devfix.pipeline.depends`: key and state
 _INIT = "__init__.py"
@@ -68,15 +68,6 @@ class Folder:
             for head, names, state in self._groups():
                 self._needs.extend(_needs(head, names, state))
         return self._needs[number]
-
-    def own(self, folder: str) -> dict[str, int]:
-        """The numbers of the needs that are the contents of the folder's own files."""
-        head = f"={folder}"
-        if head not in self.heads:
-            return {}
-        at = self.heads.index(head)
-        start = sum(self.sizes[:at])
-        return {self.names[number]: number for number in range(start, start + self.sizes[at])}
 
     def all_hold(self, present: Present) -> bool:
         """Is everything as it was that any of the files depends on?"""

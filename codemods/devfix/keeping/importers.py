@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from devfix.documents import DocumentError, read_bytes
+from devfix.documents import bytes_of
 from devfix.documents.kept import Kept
 from devfix.pipeline import depends
 from devfix.pipeline.listing import FILES
@@ -32,7 +32,7 @@ class Importers:
             state = content(path)
             names = before.get(state)
             if names is None:
-                data = _bytes(path)
+                data = bytes_of(path)
                 names = sorted(names_in(data))
                 if depends.digest(data) == state:  # else it cannot be read, or changes right now
                     now[state] = names
@@ -58,10 +58,3 @@ class Importers:
             for state, names in data.items()
             if isinstance(names, list) and all(type(name) is str for name in names)
         }
-
-
-def _bytes(path: str) -> bytes:
-    try:
-        return read_bytes(path)
-    except DocumentError:
-        return b""

@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from devfix import __version__
-from devfix.documents import DocumentError, read_bytes
+from devfix.documents import bytes_of
 from devfix.documents.kept import Kept
 from devfix.documents.state import user_folder
-from devfix.keeping.data import Damaged, keepable, plain, result_of
+from devfix.keeping.data import keepable, plain, result_of
 from devfix.keeping.folder import Folder
 from devfix.keeping.valid import Present
 from devfix.pipeline import depends
 from devfix.pipeline.listing import root_of
+from devfix.reports.plain import Damaged
 
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
@@ -49,7 +50,6 @@ class Results:
         found: dict[str, FileResult] = {}
         for place, names in _by_folder(paths).items():
             folder = self._folder(place)
-            own = folder.own(os.path.abspath(place))
             most = len(names) * 2 > len(folder.files)
             all_hold = most and folder.all_hold(self._present)
             for name in names:
@@ -57,7 +57,7 @@ class Results:
                 needed, data = folder.files.get(name, (None, None))
                 if needed is None or (self._repair and isinstance(data, list) and data[:1] != [[]]):
                     continue
-                if own.get(name) not in needed or os.path.islink(path):
+                if os.path.islink(path):
                     continue
                 if all_hold or folder.hold(needed, self._present):
                     try:
@@ -71,8 +71,8 @@ class Results:
         path = result.path
         if not self._repair:
             result = replace(result, joint=())  # what a finding's fix does elsewhere is in its edits
-        lasting = depends.CHANGED not in states.values() and len(states) <= _MOST
-        if lasting and keepable(result) and not os.path.islink(path):
+        lasting = f"={os.path.abspath(path)}" in states and depends.CHANGED not in states.values()
+        if lasting and len(states) <= _MOST and keepable(result) and not os.path.islink(path):
             folder, name = os.path.split(path)
             self._folder(folder).new[name] = states, plain(result)
 
@@ -203,7 +203,7 @@ class Installed:
 
 
 def _sources(installed: Installed) -> str:
-    return depends.digest(b"\0".join(_content(path) for path in installed.files))
+    return depends.digest(b"\0".join(os.fsencode(path) + b"\0" + bytes_of(path) for path in installed.files))
 
 
 def _libcst() -> str:
@@ -212,10 +212,3 @@ def _libcst() -> str:
     spec = find_spec("libcst")
     places = spec.submodule_search_locations if spec is not None else None
     return os.path.join(places[0], "_version.py") if places else ""
-
-
-def _content(path: str) -> bytes:
-    try:
-        return path.encode("utf-8", "surrogateescape") + b"\0" + read_bytes(path)
-    except DocumentError:
-        return b""

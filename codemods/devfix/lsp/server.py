@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -13,12 +14,11 @@ from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument
 
 from devfix import __version__, config
-from devfix.documents import Document, DocumentError, digest_of, document_of, read_bytes
+from devfix.documents import Document, DocumentError, digest_of, read_bytes, readable
 from devfix.errors.values import under
 from devfix.explain import page
 from devfix.findings import Safety
 from devfix.lsp import translate
-from devfix.pipeline.around import Around
 from devfix.pipeline.parallel import TookTooLong, limited
 from devfix.pipeline.work import Task
 from devfix.reports.observed import ObservedError, read
@@ -227,21 +227,17 @@ def _task(ls: LanguageServer, path: str, *, repair: bool = False) -> Task | None
     except config.ConfigError as error:
         _say(ls, str(error))
         return None
-    around = Around(settings.project_root).anew() if settings.project else None
-    return Task(codemods, Safety.SAFE, repair, around)
+    around = settings.around
+    return Task(codemods, Safety.SAFE, repair, around.anew() if around is not None else None)
 
 
-class _reader:
-    """Lines of other files, as the editor has them or as they are on disk."""
+def _reader(ls: LanguageServer) -> Callable[[str], list[str]]:
+    """What gives the lines of other files, as the editor has them or as they are on disk."""
 
-    def __init__(self, ls: LanguageServer) -> None:
-        self.ls = ls
-
-    def __call__(self, path: str) -> list[str]:
-        opened = _opened(self.ls, translate.path_uri(path))
-        if opened is not None:
-            return lines_of(opened.source)
-        try:
-            return lines_of(document_of(path, read_bytes(path)).text)
-        except DocumentError:
+    def read(path: str) -> list[str]:
+        there = _opened(ls, translate.path_uri(path)) or readable(path)
+        if there is None:
             return []
+        return lines_of(there.source if isinstance(there, TextDocument) else there.text)
+
+    return read

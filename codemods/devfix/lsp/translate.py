@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 
 from lsprotocol import types
 from pygls.uris import from_fs_path
+from pygls.workspace import PositionCodec
 
 from devfix.findings import Safety
-from devfix.reports.report import Place, PlacedEdit, PlacedFinding
+from devfix.reports.report import Place, PlacedFinding
 
 SOURCE = "devfix"
+_CODEC = PositionCodec()
 Lines = Sequence[str]
 
 
@@ -27,18 +29,12 @@ def position(lines: Lines, line: int, column: int) -> types.Position:
 
 def units(text: str) -> int:
     """How many UTF-16 code units a text has."""
-    return len(text) + sum(1 for character in text if character > "\uffff")
+    return int(_CODEC.client_num_units(text))
 
 
 def column(lines: Lines, at: types.Position) -> int:
     """The 0-based character that a position of the protocol is at."""
-    text = lines[at.line] if at.line < len(lines) else ""
-    count = 0
-    for index, character in enumerate(text):
-        if count >= at.character:
-            return index
-        count += 2 if character > "\uffff" else 1
-    return len(text)
+    return int(_CODEC.position_from_client_units(lines, at).character)
 
 
 def range_of(lines: Lines, place: Place) -> types.Range:
@@ -85,7 +81,7 @@ def quick_fix(
         if edit.path and not os.path.exists(edit.path):
             return None  # a new file; `devfix apply` makes it
         where, text = (path_uri(edit.path), read(edit.path)) if edit.path else (uri, lines)
-        changes.setdefault(where, []).append(_text_edit(text, edit))
+        changes.setdefault(where, []).append(types.TextEdit(range_of(text, edit.place), edit.text))
     unsafe = " (unsafe: see the message)" if fix.safety is Safety.UNSAFE else ""
     return types.CodeAction(
         title=f"devfix: {fix.title}{unsafe}",
@@ -94,10 +90,6 @@ def quick_fix(
         is_preferred=fix.safety is Safety.SAFE,
         edit=types.WorkspaceEdit(changes=changes),
     )
-
-
-def _text_edit(lines: Lines, edit: PlacedEdit) -> types.TextEdit:
-    return types.TextEdit(range_of(lines, edit.place), edit.text)
 
 
 def path_uri(path: str) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from devfix.migrate import commits, messages, verifying
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 def analysed(job: Job, folder: str, head: Head) -> Outcome:
     """Raises MigrateError and OSError."""
+    from devfix.review.json import render
+    from devfix.review.patch import patch as patch_of
+
     tree = tree_of(job, folder)
     with working_in(tree):
         report = _report(job, tree)
@@ -28,7 +31,7 @@ def analysed(job: Job, folder: str, head: Head) -> Outcome:
     counts = _counts(report)
     notes = (*head.notes, *noteworthy(report))
     found = Outcome("analyse", "nothing-to-do", head=head, counts=counts, notes=notes, files=report.files)
-    artefacts = [*_json(report), *page]
+    artefacts = [Artefact("findings.json", render(report).encode()), *page]
     if not report.changed:
         reason = _why_nothing(report)
         return replace(found, reason=reason, artefacts=tuple(artefacts if report.results else ()))
@@ -39,7 +42,7 @@ def analysed(job: Job, folder: str, head: Head) -> Outcome:
     subject = messages.subject(report)
     text = messages.commit(job, head, report, verification)
     with working_in(tree):
-        patch = _patch(report)
+        patch = patch_of(report)
     artefacts.append(Artefact("changes.patch", patch))
     artefacts.append(Artefact("commit.txt", text.encode("utf-8", "replace")))
     artefacts.append(
@@ -64,22 +67,13 @@ def patch_id(patch: bytes) -> str:
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    config: Config
-    codemods: tuple[Codemod, ...]
-
-
 def _report(job: Job, tree: str) -> Report:
     """The fixes of a job, in memory, and what is left after them; the working directory is `tree`."""
-    from devfix.findings import Safety
     from devfix.pipeline import runner
-    from devfix.pipeline.around import Around
     from devfix.pipeline.discover import Discovered, discover
     from devfix.text.globs import Globs
 
-    chosen = _chosen(job, tree)
-    config = chosen.config
+    config, codemods = _chosen(job, tree)
     include, exclude = Globs(config.base, config.include), Globs(config.base, config.exclude)
     ours = Globs(tree, (*job.settings.exclude, *job.source.exclude))
     if job.source.shard:
@@ -98,14 +92,12 @@ def _report(job: Job, tree: str) -> Report:
         inside = real.startswith(here) and not exclude.below(real) and not ours.below(real)
         return inside and (mine is None or real[len(here) :] in mine)
 
-    level = Safety.UNSAFE if config.unsafe else Safety.SAFE
-    around = Around(config.project_root) if config.project else None
-    found = replace(found, files=tuple(kept))
-    report = runner.run(found, chosen.codemods, level, jobs=1, may_change=may_change, around=around)
-    return runner.as_it_will_be(report, chosen.codemods, around)
+    found, around = replace(found, files=tuple(kept)), config.around
+    report = runner.run(found, codemods, config.level, jobs=1, may_change=may_change, around=around)
+    return runner.as_it_will_be(report, codemods, around)
 
 
-def _chosen(job: Job, tree: str) -> _Chosen:
+def _chosen(job: Job, tree: str) -> tuple[Config, tuple[Codemod, ...]]:
     """The repository's own settings, as far as they concern its files; the campaign decides on the rest."""
     from devfix import config
     from devfix.own.command_line import recipe_over
@@ -130,7 +122,7 @@ def _chosen(job: Job, tree: str) -> _Chosen:
         )
         recipe, merged = recipe_over(merged, job.settings.recipe or None, ())
         codemods = config.choose(merged)
-        return _Chosen(merged, recipe.levelled(codemods) if recipe is not None else codemods)
+        return merged, recipe.levelled(codemods) if recipe is not None else codemods
     except config.ConfigError as error:
         raise MigrateError(f"settings: {error}") from error
 
@@ -156,18 +148,6 @@ def _why_nothing(report: Report) -> str:
     if report.errors and len(report.errors) >= report.files:
         return "no file could be analysed"
     return "no findings" if report.files else "no Python files, notebooks or recipes"
-
-
-def _patch(report: Report) -> bytes:
-    from devfix.review.patch import patch
-
-    return patch(report)
-
-
-def _json(report: Report) -> Sequence[Artefact]:
-    from devfix.review.json import render
-
-    return (Artefact("findings.json", render(report).encode()),)
 
 
 def _page(job: Job, report: Report) -> Sequence[Artefact]:

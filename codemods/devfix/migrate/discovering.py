@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.migrate.forges import Forge, Repository
 from devfix.migrate.forges.places import Forges, place_of
 from devfix.migrate.model import MigrateError, Settings, Source
 
@@ -31,19 +30,10 @@ def discovered(url: str, settings: Settings, wanted: Wanted) -> Iterator[Source]
     found = forge.owned(place.path)
     having = forge.containing(place.path, wanted.text) if wanted.text else None
     for one in sorted(found, key=lambda one: one.path):
-        fits = _fits(one, wanted) and (having is None or one.path in having)
-        if fits and one.size <= settings.limits.size and _written_in(one, wanted.language, forge):
+        fits = set(wanted.topics) <= set(one.topics) and (wanted.archived or not one.archived)
+        fits = fits and (not wanted.since or one.pushed >= wanted.since) and one.size <= settings.limits.size
+        fits = fits and (having is None or one.path in having)
+        # Last of all: some servers are asked once more for each repository.
+        language = (one.language or forge.language(one.path)) if fits and wanted.language else ""
+        if fits and language.lower() == wanted.language.lower():
             yield Source(one.ssh if wanted.ssh else one.https)
-
-
-def _fits(one: Repository, wanted: Wanted) -> bool:
-    return (
-        set(wanted.topics) <= set(one.topics)
-        and (wanted.archived or not one.archived)
-        and (not wanted.since or one.pushed >= wanted.since)
-    )
-
-
-def _written_in(one: Repository, language: str, forge: Forge) -> bool:
-    """Last of all: some servers are asked once more for each repository."""
-    return not language or (one.language or forge.language(one.path)).lower() == language.lower()

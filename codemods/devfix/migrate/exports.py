@@ -113,7 +113,7 @@ def as_markdown(store: Store, summary: Summary) -> bytes:
     lines = list(_head(summary))
     size = sum(map(len, lines))
     left = 0
-    for row in _tracked(store):
+    for row in (row for state in _TRACKED for row in store.rows((state,))):
         line = _item(row)
         size += len(line) + 1
         if size > _MOST:
@@ -162,11 +162,6 @@ def _head(summary: Summary) -> Iterator[str]:
     yield ""
     yield "### Repositories"
     yield ""
-
-
-def _tracked(store: Store) -> Iterator[Row]:
-    for state in _TRACKED:
-        yield from store.rows((state,))
 
 
 def _item(row: Row) -> str:

@@ -164,21 +164,9 @@ class Git:
         watch: Callable[[], None] = lambda: None,
     ) -> bytes:
         """The output of a git command in the bare repository."""
-        done = self.done(*arguments, stdin=stdin, most=most, watch=watch)
-        if done.code not in okay:
-            raise self._failed(arguments, done)
-        return done.out
-
-    def done(
-        self,
-        *arguments: str | bytes,
-        stdin: bytes = b"",
-        most: int = 64 << 20,
-        watch: Callable[[], None] = lambda: None,
-    ) -> Done:
         what = _word(arguments)
         try:
-            return run(
+            done = run(
                 ["git", *arguments],
                 deadline=self.deadline,
                 env=self.env,
@@ -195,6 +183,9 @@ class Git:
             ) from error
         except TooMuchOutput as error:
             raise TooMuchOutput(f"git {what}: {error}") from error
+        if done.code not in okay:
+            raise self._failed(arguments, done)
+        return done.out
 
     def _failed(self, arguments: Sequence[str | bytes], done: Done) -> GitFailed:
         said = _SECRET.sub("", done.err.decode("utf-8", "replace")).replace("\0", "").strip()
@@ -213,6 +204,13 @@ class Git:
         kind = "sha256" if len(commit) == 64 else "sha1"
         self("init", "-q", "--bare", "--template=", f"--object-format={kind}", self.bare)
         self.env["GIT_DIR"] = self.bare
+
+    def borrow(self, store: str, commit: str) -> None:
+        """A commit of what shards share, as BASE, in a repository like `make`'s."""
+        self.make(commit)
+        objects = os.path.join(store, "repo.git", "objects")
+        folders.write(os.path.join(self.bare, "objects", "info", "alternates"), os.fsencode(objects) + b"\n")
+        self("update-ref", BASE, commit)
 
     def refs(self, url: str) -> tuple[dict[str, str], str]:
         """The commits that a source names, by full name, and the branch that its HEAD is."""

@@ -125,7 +125,7 @@ def _place(path: str, line: int, cell: int, cell_line: int) -> str:
 
 
 def _home(result: FileResult) -> list[Change]:
-    return sorted((change for change in result.changes if change.home), key=lambda change: change.lines[:1])
+    return sorted(result.own_changes, key=lambda change: change.lines[:1])
 
 
 def _said(change: Change, *, code: bool = False) -> str:

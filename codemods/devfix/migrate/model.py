@@ -164,7 +164,6 @@ class Head:
     branch: str = ""  # the branch of the source that it is the head of; empty where HEAD is detached
     files: int = 0  # in the repository
     size: int = 0  # of all its files, in bytes
-    exported: int = 0  # files that were written into the scratch folder
     notes: tuple[str, ...] = ()  # what was left out, and why
 
 

@@ -6,13 +6,14 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from time import sleep
 
 from devfix.migrate import folders
 from devfix.migrate.forges import Forge, Proposal, PullRequest, Repository
 from devfix.migrate.forges.wording import Wording
-from devfix.migrate.git import BASE, Git, GitFailed, chosen
+from devfix.migrate.git import Git, GitFailed, chosen
 from devfix.migrate.model import Job, MigrateError
 from devfix.migrate.state import Row
 from devfix.migrate.steps import mark_of
@@ -43,10 +44,9 @@ class Asking:
 
 @dataclass(frozen=True)
 class Pushed:
-    """`was_there`: the branch had this commit before. With a closed `request`, nothing was pushed."""
+    """With a closed `request`, nothing was pushed."""
 
     branch: str
-    was_there: bool
     request: PullRequest | None = None
 
 
@@ -112,22 +112,23 @@ def push(campaign: str, job: Job, row: Row, own: Collection[str], asking: Asking
         folders.fresh(folder)
         git = Git(folder, job.settings.limits, mark_of(job))
         if asking is None:
-            return Pushed(job.branch, _branch(campaign, git, job, row, own, job.source.url))
+            _branch(campaign, git, job, row, own, job.source.url)
+            return Pushed(job.branch)
         there = asking.forge.repository(asking.path)
         if there.archived:
             raise MigrateError("is archived: nothing can be pushed to it")
         at = there if there.writable else asking.forge.fork(there.path)
         closed = asking.forge.latest(there.path, at.path, job.branch)
         if closed is not None and closed.state == "closed" and not asking.again:
-            return Pushed(job.branch, False, closed)
-        was_there = _branch(campaign, git, job, row, own, job.source.url if at is there else _url(job, at))
+            return Pushed(job.branch, closed)
+        _branch(campaign, git, job, row, own, job.source.url if at is there else _url(job, at))
         try:
             request = asking.forge.ensure(
                 there.path, at.path, _proposal(campaign, job, row, asking, row.base_branch or there.branch)
             )
         except MigrateError as error:
             raise NoRequest(f"the branch is there, but no pull request: {error}") from error
-        return Pushed(job.branch, was_there, request)
+        return Pushed(job.branch, request)
     except OSError as error:
         raise MigrateError(str(error)) from error
     finally:
@@ -145,23 +146,21 @@ def _proposal(campaign: str, job: Job, row: Row, asking: Asking, base: str) -> P
     return Proposal(job.branch, base, title, text, row.commit, asking.labels, asking.reviewers, asking.draft)
 
 
-def _branch(campaign: str, git: Git, job: Job, row: Row, own: Collection[str], to: str) -> bool:
+def _branch(campaign: str, git: Git, job: Job, row: Row, own: Collection[str], to: str) -> None:
     source = job.source
     refs, branch = git.refs(source.url)
     theirs = refs if to == source.url else _filled(git, to)
     there = theirs.get(f"refs/heads/{job.branch}", "")
     if there == row.commit:
-        return True
+        return
     if there and there not in own:
         raise MigrateError(
             f"has a branch {job.branch} at {there[:12]} already, which this campaign has not made"
         )
-    git.make(row.head)
     if source.shard:
-        objects = os.path.join(source.store, "repo.git", "objects")
-        folders.write(os.path.join(git.bare, "objects", "info", "alternates"), os.fsencode(objects) + b"\n")
-        git("update-ref", BASE, row.head)
+        git.borrow(source.store, row.head)
     else:
+        git.make(row.head)
         remote = chosen(refs, branch, source.ref)
         if remote.commit != row.head:
             raise Moved(f"its head has moved from {row.head[:12]} to {remote.commit[:12]}; run again")
@@ -174,19 +173,14 @@ def _branch(campaign: str, git: Git, job: Job, row: Row, own: Collection[str], t
     git("unpack-objects", "-q", stdin=pack)
     git("cat-file", "-e", f"{row.commit}^{{tree}}")
     git.push(to, row.commit, job.branch, there)
-    return False
 
 
 def _filled(git: Git, url: str) -> dict[str, str]:
     """The refs of a fork, which may have been made a moment ago."""
     for attempt in range(_LOOKS):
-        try:
-            refs, _ = git.refs(url)
-        except GitFailed:
-            refs = {}
-        if refs or attempt == _LOOKS - 1:
-            break
-        sleep(min(2.0**attempt, 15.0))
-    if not refs:
-        raise MigrateError("its fork is still empty, or cannot be reached; push again later")
-    return refs
+        if attempt:
+            sleep(min(2.0 ** (attempt - 1), 15.0))
+        with suppress(GitFailed):
+            if refs := git.refs(url)[0]:
+                return refs
+    raise MigrateError("its fork is still empty, or cannot be reached; push again later")

@@ -54,15 +54,6 @@ STEPS: dict[StepName, Step] = {"clone": clone, "analyse": analyse}
 NEXT: dict[StepName, StepName] = {"clone": "analyse"}
 
 
-def whole(job: Job, folder: str) -> tuple[Outcome, ...]:
-    """All steps, one after the other, as far as they go."""
-    outcomes = [clone(job, folder)]
-    while not outcomes[-1].final:
-        name = NEXT[outcomes[-1].step]
-        outcomes.append(STEPS[name](job, folder, outcomes[-1].head))
-    return tuple(outcomes)
-
-
 def run_step(name: StepName, job: Job, folder: str, head: Head | None) -> Outcome:
     """One step by its name: what a pool sends to a worker."""
     return STEPS[name](job, folder, head)
@@ -111,7 +102,7 @@ def _fetched(job: Job, folder: str) -> Head | None:
     notes = list(export.notes)
     if submodules:
         notes.append(f"{plural(submodules, 'submodule')}, not fetched")
-    return Head(commit, date, remote.branch, len(listing.entries), listing.size, export.files, tuple(notes))
+    return Head(commit, date, remote.branch, len(listing.entries), listing.size, tuple(notes))
 
 
 def _shared(job: Job, folder: str) -> Head:
@@ -120,12 +111,9 @@ def _shared(job: Job, folder: str) -> Head:
     if not os.path.isdir(os.path.join(store, "repo.git")):
         raise MigrateError("the store of this monorepo is gone; make a new campaign")
     git = git_of(job, folder)
-    git.make(job.source.base)
-    objects = os.path.join(store, "repo.git", "objects")
-    folders.write(os.path.join(git.bare, "objects", "info", "alternates"), os.fsencode(objects) + b"\n")
-    git("update-ref", BASE, job.source.base)
+    git.borrow(store, job.source.base)
     commit, date = commit_of(git)
-    return Head(commit, date, job.source.ref, files=len(job.source.files), exported=len(job.source.files))
+    return Head(commit, date, job.source.ref, files=len(job.source.files))
 
 
 def commit_of(git: Git) -> tuple[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from devfix.documents import SUFFIXES
@@ -55,27 +55,26 @@ def listed(git: Git, commit: str, limits: Limits) -> Listing:
         out = git("ls-tree", "-r", "-l", "-z", "--full-tree", commit, most=limits.files * 400)
     except TooMuch:
         raise TooMuch(f"has more than {limits.files} files; --max-files sets the limit") from None
-    entries, size = [], 0
-    for line in out.split(b"\0")[:-1]:
-        about, _, path = line.partition(b"\t")
-        mode, _, id, length = about.decode("ascii").split()
-        entries.append(Entry(mode, id, int(length) if length.isdigit() else 0, path))
-        size += entries[-1].size
+    entries = tuple(_parsed(out))
     if len(entries) > limits.files:
         raise TooMuch(f"has {len(entries)} files, more than {limits.files}; --max-files sets the limit")
-    return Listing(tuple(entries), size)
+    return Listing(entries, sum(entry.size for entry in entries))
 
 
 def entries_of(git: Git, commit: str, paths: Sequence[bytes]) -> dict[bytes, Entry]:
     """The entries of some paths, by path."""
-    found = {}
+    found: dict[bytes, Entry] = {}
     for at in range(0, len(paths), 500):
         out = git("ls-tree", "-l", "-z", "--full-tree", commit, "--", *paths[at : at + 500])
-        for line in out.split(b"\0")[:-1]:
-            about, _, path = line.partition(b"\t")
-            mode, _, id, length = about.decode("ascii").split()
-            found[path] = Entry(mode, id, int(length) if length.isdigit() else 0, path)
+        found.update((entry.path, entry) for entry in _parsed(out))
     return found
+
+
+def _parsed(out: bytes) -> Iterator[Entry]:
+    for line in out.split(b"\0")[:-1]:
+        about, _, path = line.partition(b"\t")
+        mode, _, id, length = about.decode("ascii").split()
+        yield Entry(mode, id, int(length) if length.isdigit() else 0, path)
 
 
 def analysable(path: bytes) -> bool:

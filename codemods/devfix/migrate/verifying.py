@@ -18,7 +18,7 @@ from devfix.migrate.steps import made_tree, mark_of, tree_of, working_in
 from devfix.review.text import plural, printable
 
 if TYPE_CHECKING:
-    from devfix.reports.report import Change, FileResult, Report
+    from devfix.reports.report import Report
 
 _TAIL = 64 << 10
 _SHARE = 5  # of a step's time limit: each run gets this part, and there are up to four
@@ -174,7 +174,7 @@ def _smoked(job: Job, places: _Places, report: Report) -> Verification:
         else:
             report, bad = smoke.called(report, seconds=seconds)
             harm += map(printable, bad)
-            verdicts = [change.verdict for result in report.changed for change in _home(result)]
+            verdicts = [change.verdict for result in report.changed for change in result.own_changes]
             yes = sum(1 for verdict in verdicts if verdict.startswith("verified"))
             good = True if yes else None
             of = f"{yes} of {plural(len(verdicts), 'change')}"
@@ -184,14 +184,10 @@ def _smoked(job: Job, places: _Places, report: Report) -> Verification:
     log = "\n".join(
         f"{printable(result.path)}: {change.codemod}: {printable(change.verdict)}"
         for result in report.changed
-        for change in _home(result)
+        for change in result.own_changes
         if change.verdict
     )
     if harm or good is False:
         words = "; ".join([*harm, words] if good is False else harm)
         return Verification(report, False, words, tuple(notes), log)
     return Verification(report, good, words, tuple(notes), log)
-
-
-def _home(result: FileResult) -> list[Change]:
-    return [change for change in result.changes if change.home]

@@ -180,10 +180,8 @@ class _Query:
         from fissix.pgen2.parse import ParseError
         from fissix.pgen2.tokenize import TokenError
 
-        from devfix.own.bowler_engine import engine
-
         if self._tool is None:
-            self._tool = engine(self._query)
+            self._tool = _engine(self._query)
         # Its grammar wants a last newline.
         missing = "" if not text or text.endswith(("\n", "\r")) else "\n"
         logger = logging.getLogger("RefactoringTool")
@@ -230,6 +228,21 @@ class _Query:
             answers = [processor(path, hunk) for processor in self._processors]
             out += old[first[1] : at] if False in answers else new[first[3] : last[4]]
         return "".join(out + old[at:])
+
+
+def _engine(query: Any) -> Any:
+    """What refactors texts by a query: Bowler's tool without its files, queues and questions."""
+    from bowler.tool import BowlerTool
+    from fissix.refactor import RefactoringTool
+
+    class Engine(BowlerTool):  # type: ignore[misc]
+        def __init__(self, fixers: Any, options: dict[str, bool]) -> None:
+            RefactoringTool.__init__(self, fixers, options=options)
+
+        def log_error(self, msg: str, *args: Any, **_: Any) -> None:
+            raise sys.exc_info()[1] or RuntimeError(msg % args if args else msg)
+
+    return Engine(query.compile(), {"print_function": True} if query.python_version == 3 else {})
 
 
 _OLD = "it knows nothing newer than Python 3.8, and not all of that"

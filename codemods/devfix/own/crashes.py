@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from devfix.config import ConfigError
+from devfix.config import ConfigError, shown
 from devfix.findings import Finding, Fix, TextEdit
 from devfix.reports.report import FileError
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from devfix.text.source import Source
 
 Made = TypeVar("Made")
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_HERE = re.escape(os.path.dirname(os.path.abspath(__file__)))
+# Frames of imports and of devfix itself say nothing about a codemod.
+_IS_MACHINERY = re.compile(rf"^<|^{_HERE}[\\/]|[\\/]importlib[\\/]")
 
 
 class Trouble(Exception):
@@ -93,25 +96,12 @@ def _checked(codemod: Codemod, flow: Flow) -> list[Finding]:
 def _place(error: BaseException, origin: Origin) -> str:
     """` (file:line)` of the innermost code of the codemod's author, or of whatever raised."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f" ({_shown(error.filename)}:{error.lineno})"
+        return f" ({shown(error.filename)}:{error.lineno})"
     import traceback  # not for every run
 
     frames = traceback.extract_tb(error.__traceback__)
     inside = origin.folder + os.sep
     mine = [frame for frame in frames if origin.folder and frame.filename.startswith(inside)]
-    other = [frame for frame in frames if not _is_machinery(frame.filename)]
+    other = [frame for frame in frames if not _IS_MACHINERY.search(frame.filename)]
     best = (mine or other)[-1:]
-    return f" ({_shown(best[0].filename)}:{best[0].lineno})" if best else ""
-
-
-def _is_machinery(path: str) -> bool:
-    """Frames of imports and of devfix itself say nothing about a codemod."""
-    return path.startswith(("<", _HERE)) or f"{os.sep}importlib{os.sep}" in path
-
-
-def _shown(path: str) -> str:
-    try:
-        relative = os.path.relpath(path)
-    except ValueError:  # another drive
-        return path
-    return path if relative.startswith(os.pardir) else relative
+    return f" ({shown(best[0].filename)}:{best[0].lineno})" if best else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,6 +32,7 @@ from devfix.own.loading import Origin, module_of
 from devfix.own.text_codemod import NewText, TextCodemod, split_options
 from devfix.project.files import root_of
 
+_WORD = re.compile(r"(?<=[^A-Z_-])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # before one in a name in camel case
 _TRUE, _FALSE = ("true", "yes", "on", "1", ""), ("false", "no", "off", "0")
 
 
@@ -46,7 +48,7 @@ def kinds(origin: Origin) -> Mapping[str, type[Codemod]]:
         ]
         what = "does not derive from libcst.codemod.Codemod" if command is not None else "is not there"
         raise ConfigError(f"codemod {origin.spec}: {origin.name} {what}{suggest(origin.name, known)}")
-    if _needs_types(command):
+    if TypeInferenceProvider in _providers(command):
         raise ConfigError(
             f"codemod {origin.spec}: {origin.name} asks for TypeInferenceProvider, which needs a running Pyre "
             "server; devfix starts none. Run it by `python -m libcst.tool codemod`"
@@ -150,10 +152,6 @@ def _providers(command: type[Command]) -> frozenset[Any]:
     return frozenset(found)
 
 
-def _needs_types(command: type[Command]) -> bool:
-    return TypeInferenceProvider in _providers(command)
-
-
 # --- arguments -------------------------------------------------------------------------------
 
 
@@ -214,9 +212,7 @@ def _parsed(kind: type[LibcstCommand], given: Mapping[str, str]) -> dict[str, An
         if not action.option_strings:
             positional[dest] = values
         elif action.nargs == 0:
-            if value.lower() not in (*_TRUE, *_FALSE):
-                raise ConfigError(f"argument {kind.id}.{name} must be true or false, not {value!r}")
-            flags += [action.option_strings[-1]] if value.lower() in _TRUE else []
+            flags += [action.option_strings[-1]] if _flag(value, f"argument {kind.id}.{name}") else []
         elif len(values) == 1 and action.nargs is None:
             flags.append(f"{action.option_strings[-1]}={values[0]}")
         else:
@@ -241,9 +237,7 @@ def _as_annotated(value: str, parameter: inspect.Parameter, where: str) -> objec
     wanted = parameter.annotation
     wanted = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", "")
     if wanted == "bool" or isinstance(parameter.default, bool):
-        if value.lower() not in (*_TRUE, *_FALSE):
-            raise ConfigError(f"{where} must be true or false, not {value!r}")
-        return value.lower() in _TRUE
+        return _flag(value, where)
     if wanted == "int":
         try:
             return int(value)
@@ -252,15 +246,14 @@ def _as_annotated(value: str, parameter: inspect.Parameter, where: str) -> objec
     return value
 
 
+def _flag(value: str, where: str) -> bool:
+    if value.lower() not in (*_TRUE, *_FALSE):
+        raise ConfigError(f"{where} must be true or false, not {value!r}")
+    return value.lower() in _TRUE
+
+
 def _kebab(name: str) -> str:
     for end in ("Command", "Codemod", "Transformer"):
         if name.endswith(end) and name != end:
             name = name.removesuffix(end)
-    out = []
-    for at, letter in enumerate(name.replace("_", "-")):
-        follows = name[at + 1 : at + 2]
-        if letter.isupper() and at and name[at - 1] not in "_-":
-            if not name[at - 1].isupper() or (follows and follows.islower()):
-                out.append("-")
-        out.append(letter.lower())
-    return "".join(out).strip("-")
+    return _WORD.sub("-", name).replace("_", "-").lower().strip("-")

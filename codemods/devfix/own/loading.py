@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +29,6 @@ class Origin:
     - `path` and `code`: its file and the bytes of it, which are run as they were read first, whatever has
       become of the file; empty where `module` is imported by its name.
     - `name`: the class in the module; empty: all codemods of it, or a script.
-    - `digest`: of its code and that of its neighbours that it imported.
     """
 
     spec: str
@@ -39,7 +37,6 @@ class Origin:
     path: str = ""
     code: bytes = b""
     name: str = ""
-    digest: str = ""
 
     @property
     def folder(self) -> str:
@@ -54,35 +51,21 @@ def of_file(spec: str, how: How, path: str, name: str = "") -> Origin:
         code = read_bytes(path)
     except DocumentError as error:
         raise ConfigError(f"codemod {spec}: {path}: {error}") from error
-    digest = digest_of(code)
     stem = "".join(c if c.isalnum() else "_" for c in os.path.splitext(os.path.basename(path))[0])
     module = f"{_PREFIX}{stem}_{digest_of(path.encode('utf-8', 'surrogatepass'))[:8]}"
-    return Origin(spec, how, f"{module}_{digest[:8]}", path, code, name, digest)
+    return Origin(spec, how, f"{module}_{digest_of(code)[:8]}", path, code, name)
 
 
 def module_of(origin: Origin) -> tuple[ModuleType, Origin]:
-    """The module of an origin, run where it has not been yet, and the origin with all that it is made of.
+    """The module of an origin, run where it has not been yet, and the origin with the path of its file.
 
     Raises ConfigError, with the file and the line, whatever its code raises.
     """
     known = sys.modules.get(origin.module)
-    before = set(sys.modules)
     if known is None:
-        run = _run_file if origin.path and origin.code else _import
-        known = guarded(origin, lambda: run(origin))
+        known = guarded(origin, lambda: _run_file(origin) if origin.code else import_module(origin.module))
     path = origin.path or os.path.abspath(getattr(known, "__file__", None) or "")
-    origin = replace(origin, path=path)
-    if not origin.code:
-        package = origin.module.partition(".")[0]
-        mine = {name for name in list(sys.modules) if name.partition(".")[0] == package}
-        return known, replace(origin, digest=_digest(mine, b""))
-    inside = origin.folder + os.sep
-    helpers = {
-        name
-        for name in set(sys.modules) - before
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(inside)
-    } - {origin.module}
-    return known, replace(origin, digest=_digest(helpers, origin.code)) if helpers else origin
+    return known, replace(origin, path=path)
 
 
 def guarded(origin: Origin, do: Callable[[], Any]) -> Any:
@@ -98,59 +81,27 @@ def guarded(origin: Origin, do: Callable[[], Any]) -> Any:
 
 def run_as(origin: Origin, name: str) -> dict[str, Any]:
     """The names of a script after it has been run as the module `name`, which is not kept."""
-    module = ModuleType(name)
-    module.__file__ = origin.path
     hidden = sys.modules.get(name)
-    sys.modules[name] = module  # where dataclasses look for it
     try:
-        with _importable(origin.folder):
-            exec(compile(origin.code, origin.path, "exec"), module.__dict__)
+        return vars(_run_file(replace(origin, module=name)))
     finally:
-        sys.modules.pop(name)
+        sys.modules.pop(name, None)
         if hidden is not None:
             sys.modules[name] = hidden
-    return module.__dict__
 
 
 def _run_file(origin: Origin) -> ModuleType:
     module = ModuleType(origin.module)
     module.__file__ = origin.path
     sys.modules[origin.module] = module  # where dataclasses and annotations look for it
+    if origin.folder not in sys.path:  # last, so that it hides nothing
+        sys.path.append(origin.folder)  # and stays: a function may import when it is called
     try:
-        with _importable(origin.folder):
-            exec(compile(origin.code, origin.path, "exec"), module.__dict__)
+        exec(compile(origin.code, origin.path, "exec"), module.__dict__)
     except BaseException:
         del sys.modules[origin.module]
         raise
     return module
-
-
-def _import(origin: Origin) -> ModuleType:
-    return importlib.import_module(origin.module)
-
-
-@contextmanager
-def _importable(folder: str) -> Iterator[None]:
-    """What stands beside a codemod can be imported by it; last, so that it hides nothing."""
-    if folder not in sys.path:
-        sys.path.append(folder)  # and stays: a function may import when it is called
-    yield
-
-
-def _digest(modules: set[str], code: bytes) -> str:
-    """Of the files of some modules, and more bytes."""
-    import hashlib  # not for every run
-
-    found = hashlib.sha256(code)
-    for name in sorted(modules):
-        path = getattr(sys.modules.get(name), "__file__", None)
-        try:
-            data = read_bytes(path) if path else b""
-        except DocumentError:
-            data = b""
-        found.update(f"{name}\0{len(data)}\0".encode())
-        found.update(data)
-    return found.hexdigest()
 
 
 _Loader = Callable[[Origin], Mapping[str, "type[Codemod]"]]

@@ -76,7 +76,7 @@ def recipe_of(text: str) -> CodemodRecipe:
     """The recipe of a name or path; raises ConfigError. Code that a file of the user's names is loaded."""
     if text.endswith(SUFFIXES) or os.sep in text or "/" in text:
         return read(os.path.expanduser(text))
-    known = {**names(_LISTS), **names(user_folder())}
+    known = _known()
     if text not in known:
         raise ConfigError(f"unknown recipe {text!r}{suggest(text, known)}; or name a .toml or .yaml file")
     return read(known[text])
@@ -84,7 +84,7 @@ def recipe_of(text: str) -> CodemodRecipe:
 
 def every() -> Iterator[CodemodRecipe]:
     """The recipes that have names: devfix's own, and those in the user's folder. Raises ConfigError."""
-    for _, path in sorted({**names(_LISTS), **names(user_folder())}.items()):
+    for _, path in sorted(_known().items()):
         yield read(path)
 
 
@@ -107,9 +107,9 @@ def explanation(recipe: CodemodRecipe) -> Iterator[str]:
         yield "  ".join(filter(None, (f"  {entry.codemod}", options, own)))
 
 
-def user_folder() -> str:
-    """Where the user's own recipes are, if there are any."""
-    return os.path.join(os.path.dirname(user_file()), "recipes")
+def _known() -> dict[str, str]:
+    """Name -> path of the recipes that have names; the user's own come first."""
+    return {**names(_LISTS), **names(os.path.join(os.path.dirname(user_file()), "recipes"))}
 
 
 def names(folder: str) -> dict[str, str]:
@@ -209,7 +209,7 @@ class _Reader:
         if self.depth >= _DEEPEST:
             raise self.wrong("recipes stand in each other without end", tree.line)
         text = self.text(tree, "recipe")
-        known = {**names(_LISTS), **names(user_folder())}
+        known = _known()
         path = known.get(text, "")
         if text.endswith(SUFFIXES):
             path = os.path.join(os.path.dirname(os.path.abspath(self.path)), text)

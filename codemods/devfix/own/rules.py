@@ -10,7 +10,7 @@ from devfix.codemod import Codemod
 from devfix.config import ConfigError, suggest
 from devfix.own.loading import Origin, module_of
 
-_ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
+ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
 
 
 def kinds(origin: Origin) -> Mapping[str, type[Codemod]]:
@@ -60,7 +60,7 @@ def _checked(kind: type[Codemod], origin: Origin) -> None:
     """Raises ConfigError with what the class lacks."""
     where = f"codemod {origin.spec}: class {kind.__name__}"
     id = getattr(kind, "id", None)
-    if not isinstance(id, str) or not _ID.match(id):
+    if not isinstance(id, str) or not ID.match(id):
         raise ConfigError(f"{where}: `id` must be a text such as 'my-rule', not {id!r}")
     words = getattr(kind, "words", None)
     if not isinstance(words, tuple) or not all(

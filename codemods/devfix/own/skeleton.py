@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from devfix.config import ConfigError
-
-_ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
+from devfix.own.rules import ID
 
 RULE = '''\
 """`{id}`: DESCRIBE IT IN A SENTENCE."""
@@ -133,7 +130,7 @@ only-include = ["{module}.py"]
 
 def files(id: str, package: bool) -> dict[str, str]:
     """Name of a file -> its text, for a new codemod; raises ConfigError."""
-    if not _ID.match(id):
+    if not ID.match(id):
         raise ConfigError(f"an id is words of small letters and digits with - between them, not {id!r}")
     from devfix.codemod import registry
 

@@ -133,34 +133,22 @@ class _Lines:
 
     def _tables(self, name: str, first: int, last: int) -> list[int]:
         """The lines of `[[name]]`."""
-        found = []
-        for number in range(first, last + 1):
-            match = _TABLE.match(self._lines[number - 1])
-            if match and match[1].strip("\"'") == name and "[[" in self._lines[number - 1]:
-                found.append(number)
-        return found
+        lines = [(number, self._lines[number - 1]) for number in range(first, last + 1)]
+        matches = [(number, _TABLE.match(line)) for number, line in lines if "[[" in line]
+        return [number for number, match in matches if match and match[1].strip("\"'") == name]
 
     def _name(self, name: str, first: int, last: int) -> int:
         """The line of a key or of the table that it names; `first` if it is not found."""
         key = re.compile(rf"(?:^|[{{,\s\[.])[\"']?{re.escape(name)}[\"']?\s*(?:=|\.|\])")
-        for number in range(first, last + 1):
-            if key.search(self._lines[number - 1]):
-                return number
-        return first
+        lines = (number for number in range(first, last + 1) if key.search(self._lines[number - 1]))
+        return next(lines, first)
 
     def _text(self, value: object, first: int, last: int) -> int:
         """The line of an item of a list."""
-        word = (
-            value
-            if isinstance(value, str)
-            else next(iter(value.values()), "")
-            if isinstance(value, dict)
-            else ""
-        )
-        for number in range(first, last + 1):
-            if isinstance(word, str) and word and word in self._lines[number - 1]:
-                return number
-        return first
+        word = next(iter(value.values()), "") if isinstance(value, dict) else value
+        if not isinstance(word, str) or not word:
+            return first
+        return next((number for number in range(first, last + 1) if word in self._lines[number - 1]), first)
 
 
 def _without_comment(line: str) -> str:

@@ -6,7 +6,6 @@ A baseline is a JSON file that is committed. Its entries name findings by what s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 
 from devfix.pipeline.selection import fingerprints, posix
 from devfix.reports.report import Report
@@ -44,9 +43,3 @@ def read(text: str) -> frozenset[str]:
         raise BaselineError(
             f"is not a baseline ({type(error).__name__}: {error}); write one with --write-baseline"
         ) from error
-
-
-def gone(report: Report, baseline: Iterable[str]) -> int:
-    """How many entries of a baseline match nothing any more, given a report of everything."""
-    there = {print_ for _, _, print_ in fingerprints(report)}
-    return len(set(baseline) - there)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 LARGE, UNREAD, GONE = "large", "unread", "gone"
 CHANGED = "changed"  # no state that anything is ever in again
@@ -30,6 +30,8 @@ _HEX = 40  # digits of a SHA-256 that are kept
 
 Key = TypeVar("Key")
 Made = TypeVar("Made")
+Owner = TypeVar("Owner")
+Given = ParamSpec("Given")
 
 
 class Needs:
@@ -149,3 +151,15 @@ def remembered(memo: dict[Key, tuple[Made, Needs]], key: Key, make: Callable[[],
     if _open:
         _open[-1].add(known[1])
     return known[0]
+
+
+def kept(method: Callable[Concatenate[Owner, Given], Made]) -> Callable[Concatenate[Owner, Given], Made]:
+    """A method whose results are remembered, by its arguments, with what they need."""
+
+    name = f"kept {method.__name__}"
+
+    def remembering(owner: Owner, /, *given: Given.args, **named: Given.kwargs) -> Made:
+        memo: dict[object, tuple[Made, Needs]] = vars(owner).setdefault(name, {})
+        return remembered(memo, given, lambda: method(owner, *given, **named))
+
+    return remembering

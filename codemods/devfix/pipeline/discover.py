@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from devfix.documents import SUFFIXES, DocumentError, read_bytes
+from devfix.pipeline.listing import upward
 from devfix.reports.report import FileError, Skipped
 from devfix.text.globs import Globs, any_ignored, of_file
 
@@ -182,13 +183,13 @@ def _outer_ignores(root: str) -> tuple[Globs, ...]:
 
     None if they ignore the folder itself: who names it wants it.
     """
-    above = [root]
-    while not os.path.exists(os.path.join(above[-1], ".git")):
-        parent = os.path.dirname(above[-1])
-        if parent == above[-1]:
-            return ()  # in no repository
-        above.append(parent)
-    top = above[-1]
+    above = []
+    for top in upward(root):
+        above.append(top)
+        if os.path.exists(os.path.join(top, ".git")):
+            break
+    else:
+        return ()  # in no repository
     found = [*_read_ignores(os.path.join(top, ".git", "info", "exclude"), top)]
     for folder in reversed(above[1:]):
         found.extend(_read_ignores(os.path.join(folder, ".gitignore"), folder))

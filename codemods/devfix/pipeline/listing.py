@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from devfix.pipeline import depends
 
@@ -16,6 +16,13 @@ _MARKS = (".git", "pyproject.toml")
 _SETUPS = ("setup.py", "setup.cfg")
 _INIT = "__init__.py"
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
+
+
+def upward(folder: str) -> Iterator[str]:
+    """A folder and those that it is in, the nearest first."""
+    yield folder
+    while (above := os.path.dirname(folder)) != folder:
+        yield (folder := above)
 
 
 def is_marked(folder: str) -> bool:
@@ -33,14 +40,10 @@ def root_of(
 
     Where none does: the folder above its outermost package.
     """
-    folder = home = os.path.dirname(real(path))
-    while True:
+    home = os.path.dirname(real(path))
+    for folder in upward(home):
         if marked(folder):
             return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            break
-        folder = parent
     while os.path.exists(os.path.join(home, _INIT)) and os.path.dirname(home) != home:
         home = os.path.dirname(home)
     return home

@@ -44,18 +44,6 @@ def process(
     return _task(codemods, level, repair, around).document(document)
 
 
-def process_file(
-    path: str,
-    codemods: Sequence[Codemod],
-    level: Safety = Safety.SAFE,
-    *,
-    repair: bool = True,
-    around: Around | None = None,
-) -> FileResult:
-    """`process` of a file that is still to be read."""
-    return _task(codemods, level, repair, around).file(path)
-
-
 def run_bytes(
     path: str,
     data: bytes,
@@ -162,6 +150,19 @@ def run(
     if repair and any(result.joint for result in report.results):
         report = _settled(found, report, task, may_change)
     return replace(report, seconds=time.perf_counter() - start, levels=tuple(task.levels.items()))
+
+
+def again(task: Task, paths: Sequence[str], may_change: Callable[[str], bool]) -> Report:
+    """The report of some files for a task of an earlier run, in this process."""
+    return run(
+        Discovered(tuple(paths)),
+        task.codemods,
+        task.level,
+        jobs=1,
+        may_change=may_change,
+        around=task.around,
+        selection=task.selection,
+    )
 
 
 def as_it_will_be(

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from devfix.documents import overlaid
-from devfix.pipeline.discover import Discovered
 from devfix.pipeline.joint import Allowed
-from devfix.pipeline.runner import run
+from devfix.pipeline.runner import again
 from devfix.pipeline.selection import Selection, prints
 from devfix.pipeline.work import Task
 from devfix.pipeline.writing import units
@@ -76,14 +75,6 @@ def _by_fix(task: Task, path: str, overlay: dict[str, bytes], may_change: Allowe
 def _made(task: Task, paths: Sequence[str], overlay: dict[str, bytes], may_change: Allowed) -> Report:
     """One step on top of those before, which are in `overlay`; its own changes are added to that."""
     with overlaid(overlay):
-        report = run(
-            Discovered(tuple(paths)),
-            task.codemods,
-            task.level,
-            jobs=1,
-            may_change=may_change,
-            around=task.around,
-            selection=task.selection,
-        )
+        report = again(task, paths, may_change)
     overlay.update((os.path.abspath(result.path), result.after) for result in report.changed)
     return replace(report, results=report.changed)

@@ -19,7 +19,7 @@ from devfix.text.source import Source, remembered
 
 MARK = "devfix:"
 _SKIP = re.compile(r"#\s*devfix:\s*skip-file\b")
-_IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]#]*)\])?")
+IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]#]*)\])?")
 _NEWLINES = re.compile(r"\r\n|\r")
 
 
@@ -72,7 +72,7 @@ def _ignored_lines(text: str) -> dict[int, frozenset[str] | None]:
     """1-based line -> ids that are ignored there; None stands for all."""
     found: dict[int, frozenset[str] | None] = {}
     for line, comment in _comments(text):
-        for match in _IGNORE.finditer(comment):
+        for match in IGNORE.finditer(comment):
             if match[1] is None:
                 found[line] = None
             elif (known := found.get(line, frozenset())) is not None:

@@ -54,22 +54,14 @@ _NO_JOURNAL = "not written: a fix over several files needs a journal, or a crash
 
 def _stays(unit: Sequence[FileResult], here: str, errors: list[FileError]) -> bool:
     """Are all files where their names say? What leads out of its tree may be anybody's idea of a good place."""
-    found = [(one.path, leads_out(one.path, here)) for one in unit]
-    for path, tree in found:
-        if tree:
+    out = {one.path: tree for one in unit if (tree := leads_out(one.path, here))}
+    for path in (one.path for one in unit if out):
+        why = "not written: one fix changes both it and a file behind a link"
+        if path in out:
             target = os.path.realpath(path)
-            errors.append(
-                FileError(
-                    path,
-                    "write",
-                    f"not written: a link leads from it to {target}, out of {tree}; name that file itself",
-                )
-            )
-        elif any(tree for _, tree in found):
-            errors.append(
-                FileError(path, "write", "not written: one fix changes both it and a file behind a link")
-            )
-    return not any(tree for _, tree in found)
+            why = f"not written: a link leads from it to {target}, out of {out[path]}; name that file itself"
+        errors.append(FileError(path, "write", why))
+    return not out
 
 
 def _write(unit: Sequence[FileResult], written: list[str], errors: list[FileError]) -> None:

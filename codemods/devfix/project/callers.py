@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from devfix.documents import DocumentError, read_bytes
+from devfix.documents import bytes_of
 from devfix.engine.callers import Call
 from devfix.engine.calling import Calling, PassedOn
 from devfix.engine.files import File, Function
@@ -181,15 +181,8 @@ class Callers:
                 paths = python_files(self.project.files.root, self.project.files.is_file)
                 self.complete = len(paths) <= FILES
                 known = paths if self.complete else []
-                self._index = index_of((path, _names(path)) for path in known)
+                self._index = index_of((path, names_in(bytes_of(path))) for path in known)
             self._state = state_of_all(paths, lambda path: needs.states.get(f"={path}", depends.CHANGED))
         found = self._index.get(name, [])
         depends.note(f"@{self.project.files.root}\0{name}", f"{self._state} {importers_state(found)}")
         return found
-
-
-def _names(path: str) -> set[str]:
-    try:
-        return names_in(read_bytes(path))
-    except DocumentError:
-        return set()

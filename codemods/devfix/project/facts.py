@@ -12,10 +12,10 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from devfix.pipeline import depends
-from devfix.pipeline.depends import Needs
 from devfix.project.calling import Place, fetches, is_called, places_in
 from devfix.project.cuda import Block, blocks_of, goes_to_cuda
 from devfix.project.importing import statements_in, tried_anyway
@@ -69,8 +69,6 @@ class Facts:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._blocks: dict[str, tuple[list[Block], Needs]] = {}
-        self._imported: dict[str, tuple[list[tuple[str, bool]], Needs]] = {}
 
     def chooses(self) -> bool | None:
         """Does any file show a choice between CUDA and something else?"""
@@ -131,11 +129,9 @@ class Facts:
                     found.append(other)
         return found
 
+    @depends.kept
     def imported(self, path: str) -> list[tuple[str, bool]]:
         """The files of the project that a file imports, and whether that happens as it is loaded."""
-        return depends.remembered(self._imported, path, lambda: self._find(path))
-
-    def _find(self, path: str) -> list[tuple[str, bool]]:
         files = self.project.files
         found: dict[str, bool] = {}
         data = files.text(path).encode("utf-8", "replace")
@@ -211,10 +207,9 @@ class Facts:
             found.extend(places)
         return found
 
+    @depends.kept
     def _blocks_of(self, path: str) -> list[Block]:
-        return depends.remembered(
-            self._blocks, path, lambda: blocks_of(self.project.files.text(path).encode("utf-8", "replace"))
-        )
+        return blocks_of(self.project.files.text(path).encode("utf-8", "replace"))
 
     # --- who uses a function -------------------------------------------------------------
 
@@ -346,13 +341,11 @@ def _around(source: Source) -> dict[int, _Function]:
     """Line -> the function that it is in."""
     return {
         line: one
-        for one in sorted((one for one in source.definitions if isinstance(one, _FUNCTIONS)), key=_line_of)
+        for one in sorted(
+            (one for one in source.definitions if isinstance(one, _FUNCTIONS)), key=attrgetter("lineno")
+        )
         for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
     }
-
-
-def _line_of(one: _Function) -> int:
-    return one.lineno
 
 
 @remembered

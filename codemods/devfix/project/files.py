@@ -47,9 +47,6 @@ class Files:
         self._read: dict[str, Needs] = {}
         self._words: dict[str, str] = {}
         self._sources: OrderedDict[str, Source | None] = OrderedDict()
-        self._tops: dict[tuple[str, str], tuple[bool, Needs]] = {}
-        self._bases: dict[str, tuple[tuple[str, ...], Needs]] = {}
-        self._modules: dict[tuple[str, str], tuple[tuple[str, tuple[str, ...]] | None, Needs]] = {}
 
     # --- reading -------------------------------------------------------------------------
 
@@ -145,17 +142,14 @@ class Files:
 
     def module(self, path: str, dotted: str) -> tuple[str, tuple[str, ...]] | None:
         """The file that holds what the file `path` imports as `dotted`, and the names to follow in it."""
-        key = (os.path.dirname(path), dotted)
-        return depends.remembered(self._modules, key, lambda: self._find(key[0], dotted))
+        return self._find(os.path.dirname(path), dotted)
 
     def has(self, path: str, dotted: str) -> bool:
         """May the project have what the file `path` imports as `dotted`? Most imports are of libraries."""
         top = dotted.partition(".")[0]
-        if not top:
-            return True
-        key = os.path.dirname(path), top
-        return depends.remembered(self._tops, key, lambda: self._has(key[0], top))
+        return not top or self._has(os.path.dirname(path), top)
 
+    @depends.kept
     def _has(self, folder: str, top: str) -> bool:
         return not (top in _LIBRARIES or top in sys.stdlib_module_names) and any(
             self._kind(os.path.join(base, top)) == "folder"
@@ -163,6 +157,7 @@ class Files:
             for base in self._search(folder)
         )
 
+    @depends.kept
     def _find(self, folder: str, dotted: str) -> tuple[str, tuple[str, ...]] | None:
         name = dotted.lstrip(".")
         parts = tuple(name.split(".")) if name else ()
@@ -196,11 +191,9 @@ class Files:
                 break
         return found
 
+    @depends.kept
     def _search(self, folder: str) -> tuple[str, ...]:
         """Where an absolute import may begin, nearest first; inside of packages, as for scripts, last."""
-        return depends.remembered(self._bases, folder, lambda: self._found(folder))
-
-    def _found(self, folder: str) -> tuple[str, ...]:
         outer: list[str] = []
         inner: list[str] = []
         up = folder

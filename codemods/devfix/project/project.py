@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from devfix.engine.files import STAR, File
 from devfix.flow.outside import Outside
@@ -25,10 +24,6 @@ FILES = 40  # that the engine looks definitions up in
 MANY_STARS = 8  # of one file, for which what they give is indexed
 
 
-if TYPE_CHECKING:
-    from devfix.project.view import View
-
-
 class Project:
     """All files below one root."""
 
@@ -40,8 +35,6 @@ class Project:
         self._outlines: OrderedDict[str, Outline | None] = OrderedDict()
         self._files: OrderedDict[str, File] = OrderedDict()
         self._recorder: Needs | None = None
-        self._definitions: dict[tuple[str, str], tuple[Definition | None, Needs]] = {}
-        self._starred: dict[tuple[str, ...], tuple[tuple[dict[str, list[int]], list[int]], Needs]] = {}
 
     # --- files ---------------------------------------------------------------------------
 
@@ -64,18 +57,12 @@ class Project:
             self.files.gave(path, source.text)
         return made
 
-    def outside(self, path: str, source: Source) -> View:
-        """What the file `path` with this text sees of the others."""
-        from devfix.project.view import View
-
-        return View(self, path, source)
-
     # --- names ---------------------------------------------------------------------------
 
+    @depends.kept
     def lookup(self, path: str, dotted: str) -> Definition | None:
         """What `dotted`, imported by the file `path`, is in the end; None if that is not certain."""
-        key = path, dotted
-        return depends.remembered(self._definitions, key, lambda: self._lookup(path, dotted, set()))
+        return self._lookup(path, dotted, set())
 
     def _lookup(self, path: str, dotted: str, seen: set[tuple[str, str]]) -> Definition | None:
         if (path, dotted) in seen:
@@ -130,11 +117,11 @@ class Project:
 
     def _stars_with(self, path: str, stars: list[str], name: str) -> list[str]:
         """Those of many stars whose modules may have a name."""
-        key = (path, *stars)
-        words, always = depends.remembered(self._starred, key, lambda: self._words_of(path, stars))
+        words, always = self._words_of(path, tuple(stars))
         return [stars[number] for number in sorted({*words.get(name, ()), *always})]
 
-    def _words_of(self, path: str, stars: list[str]) -> tuple[dict[str, list[int]], list[int]]:
+    @depends.kept
+    def _words_of(self, path: str, stars: tuple[str, ...]) -> tuple[dict[str, list[int]], list[int]]:
         """Word -> the numbers of the stars whose modules have it; and of those that have stars of their own."""
         found: dict[str, list[int]] = {}
         always = []
@@ -197,7 +184,9 @@ class Projects:
         project = self._projects.get(root)
         if project is None:
             project = self._projects[root] = Project(root)
-        return project.outside(real, source)
+        from devfix.project.view import View
+
+        return View(project, real, source)
 
     def _root(self, path: str) -> str:
         folder = os.path.dirname(path)

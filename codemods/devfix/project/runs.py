@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devfix.pipeline import depends
-from devfix.pipeline.depends import Needs
 from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs
 from devfix.project.marks import CHOOSES
 
@@ -50,7 +49,6 @@ class Runs:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._known_importers: dict[str, tuple[list[str], Needs]] = {}
 
     def without_cuda(self, path: str, text: str, name: str, itself: bool) -> bool | None:
         """Does a program that can do without CUDA get to something of a file, or is that `itself` one?
@@ -157,29 +155,29 @@ class Runs:
         for one, code, names in todo:
             yield one, code
             for other in self._importers(one):
-                if other in seen or len(seen) > REACH or _TEST.search(self._name(other)):
+                if (
+                    other in seen
+                    or len(seen) > REACH
+                    or _TEST.search(other.removeprefix(self.project.files.root))
+                ):
                     continue
                 given = self._code(other)
                 stem = os.path.basename(one.removesuffix("/__init__.py")).removesuffix(".py").encode()
-                if names and not _mention(given, names, stem):
+                named = not names or not names.isdisjoint(_WORD.findall(given))
+                if not named and not _asks(_asked(given), stem):
                     continue  # it may get to these names by another way
                 seen.add(other)
                 if not blocked(given):
                     todo.append((other, given, names and _using(given, names, stem)))
 
+    @depends.kept
     def _importers(self, path: str) -> list[str]:
         """The files that import something of a file, with those that get from a package what it passes on."""
-        return depends.remembered(self._known_importers, path, lambda: self._find_importers(path))
-
-    def _find_importers(self, path: str) -> list[str]:
         facts, found = self.project.facts, self.project.facts.importers(path)
         outline = self.project.outline(path) if os.path.basename(path) == "__init__.py" else None
         passed = [name for name, what in outline.names.items() if " " in what] if outline is not None else []
         more = {one for name in passed for one in self.project.callers.importing(name)} - {path, *found}
         return found + [one for one in sorted(more) if any(other == path for other, _ in facts.imported(one))]
-
-    def _name(self, path: str) -> str:
-        return path.removeprefix(self.project.files.root)
 
 
 def _using(code: bytes, names: set[bytes], stem: bytes = b"") -> set[bytes]:
@@ -240,13 +238,6 @@ def _asked(code: bytes) -> frozenset[bytes | None]:
 
 def _asks(asked: frozenset[bytes | None], stem: bytes) -> bool:
     return None in asked or stem in asked
-
-
-def _mention(code: bytes, names: set[bytes], stem: bytes) -> bool:
-    """Is one of these names in a code, or may it be asked for by a text?"""
-    if not names.isdisjoint(_WORD.findall(code)):
-        return True
-    return _asks(_asked(code), stem)
 
 
 def _only_in_dicts(codes: list[bytes], name: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 
 from devfix.engine.callers import Call
 from devfix.engine.files import File, Function, Resolver
@@ -21,13 +22,10 @@ class View(Outside):
         self.project = project
         self.path = path
         self.source = source
-        self._seen: Outline | None = None
 
-    @property
+    @cached_property
     def _outline(self) -> Outline:
-        if self._seen is None:
-            self._seen = self.project.outline_of(self.path, self.source)
-        return self._seen
+        return self.project.outline_of(self.path, self.source)
 
     def resolver(self) -> Resolver:
         def resolve(path: str, dotted: str) -> tuple[File, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable
 from enum import Enum
@@ -19,6 +20,12 @@ class Some(Enum):
 
 
 UNKNOWN, OBJECT = Some.UNKNOWN, Some.OBJECT
+_ORDERS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 Lookup = Callable[[ast.expr], Any]
 _BOOLS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*)?(?:\.\d*)?(?:[eE][-+]?\d+)?")
@@ -78,15 +85,9 @@ def _compare(node: ast.Compare, lookup: Lookup) -> Any:
         return left == right
     if isinstance(op, (ast.IsNot, ast.NotEq)):
         return left != right
-    numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
-    if numbers and isinstance(op, ast.Lt):
-        return left < right
-    if numbers and isinstance(op, ast.LtE):
-        return left <= right
-    if numbers and isinstance(op, ast.Gt):
-        return left > right
-    if numbers and isinstance(op, ast.GtE):
-        return left >= right
+    ordered = _ORDERS.get(type(op))
+    if ordered is not None and isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return ordered(left, right)
     if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, (str, tuple)):
         if isinstance(right, tuple) or isinstance(left, str):
             return (left in right) is isinstance(op, ast.In)

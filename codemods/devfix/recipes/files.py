@@ -11,7 +11,7 @@ from functools import cache
 from devfix.documents import Document, DocumentError, read_bytes
 from devfix.documents.overlay import instead_of
 from devfix.pipeline import depends
-from devfix.pipeline.listing import noted_kind
+from devfix.pipeline.listing import noted_kind, upward
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _LARGEST = 2_000_000  # bytes
@@ -93,14 +93,9 @@ class Files:
 
 def _project(folder: str) -> str:
     """The nearest folder above that is the top of a project; without one, where a recipe's script may be."""
-    at = folder
-    while True:
+    for at in upward(folder):
         if any(noted_kind(os.path.join(at, mark)) for mark in _ROOT_MARKS):
             return at
-        up = os.path.dirname(at)
-        if up == at:
-            break
-        at = up
     above = os.path.dirname(folder)
     return above if os.path.basename(folder) in ("hparams", "hyperparams", "configs", "config") else folder
 

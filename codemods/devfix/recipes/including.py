@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 from devfix.documents.yaml import Node, YamlError, compose
 from devfix.recipes.files import Files
@@ -51,16 +52,13 @@ class _Moved:
 
     def node(self, node: Node) -> Node:
         if id(node) not in self.known:
-            self.known[id(node)] = Node(
-                node.kind,
-                node.tag,
-                self.place.start,
-                self.place.end,
-                _ROOT.sub(self._reference, node.value) if node.tag in ("!ref", "!copy") else node.value,
-                node.plain,
-                node.flow,
-                tuple(self.node(item) for item in node.items),
-                tuple((self.node(key), self.node(value)) for key, value in node.pairs),
+            self.known[id(node)] = replace(
+                node,
+                start=self.place.start,
+                end=self.place.end,
+                value=_ROOT.sub(self._reference, node.value) if node.tag in ("!ref", "!copy") else node.value,
+                items=tuple(map(self.node, node.items)),
+                pairs=tuple((self.node(key), self.node(value)) for key, value in node.pairs),
             )
         return self.known[id(node)]
 

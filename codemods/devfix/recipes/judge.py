@@ -61,7 +61,9 @@ class Judge:
             return
         usages = tuple(found for found in paired(self.recipe, self.files) if found.script.lists_modules)
         if usages:
-            self.library = around(self.files, *dict.fromkeys(_folder(found.script.path) for found in usages))
+            self.library = around(
+                self.files, *dict.fromkeys(os.path.dirname(found.script.path) for found in usages)
+            )
         cases = tuple(self._all(usages, registered(self.recipe, self.library)))
         below = {
             name: held_by(self.recipe, self.library, [self.recipe.nodes[name]])
@@ -267,7 +269,3 @@ def _alike(one: str, other: str) -> bool:
     """Are two names one but for case and underscores, or is one a part of the other?"""
     first, second = folded(one), folded(other)
     return first in second or second in first
-
-
-def _folder(path: str) -> str:
-    return os.path.dirname(path)

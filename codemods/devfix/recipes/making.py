@@ -185,7 +185,7 @@ class _Init:
             if isinstance(value, ast.Call):
                 if self._dotted(value.func, scope) in _BUFFER:
                     self.made.buffers.add(name)
-                elif (part := self._part(value, scope)) is not None:
+                elif part := self._instance(value.func, *self._arguments(value, scope), scope):
                     self.made.parts[name] = part
         elif isinstance(target, (ast.Tuple, ast.List)):
             for item in target.elts:
@@ -253,10 +253,6 @@ class _Init:
             return bool(dotted)
         made = self._instance(node, positional, keywords, scope)
         return made is not None and made.parameter
-
-    def _part(self, node: ast.Call, scope: _Scope) -> Made | None:
-        positional, keywords = self._arguments(node, scope)
-        return self._instance(node.func, positional, keywords, scope)
 
     def _instance(
         self, node: ast.expr, positional: tuple[Any, ...], keywords: Constants, scope: _Scope

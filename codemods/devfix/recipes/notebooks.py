@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from devfix.codemod import Codemod
 from devfix.documents.notebook import Cell, Notebook
 from devfix.documents.yaml import YamlError
-from devfix.findings import Finding, ReplaceText, TextEdit
+from devfix.findings import Finding, ReplaceText, Span, TextEdit
 from devfix.recipes.files import Files
 from devfix.recipes.recipe import Recipe, may_be_recipe
 from devfix.recipes.work import Lines, unsuppressed
@@ -102,7 +102,10 @@ class Reader:
         why_not = ""
         if finding.fix is not None:
             plain = [edit for edit in finding.fix.edits if isinstance(edit, ReplaceText)]
-            in_cell = tuple(replace_in(edit, text.start) for edit in plain)
+            in_cell = tuple(
+                TextEdit(Span(edit.span.start + text.start, edit.span.end + text.start), edit.text)
+                for edit in plain
+            )
             in_code = self._in_code(text, finding)
             why_not = text.why_not or ("" if in_cell or in_code else _ELSEWHERE)
         message = self._lines_as_cells(finding.message)
@@ -216,8 +219,3 @@ def _strings(cell: Cell) -> Iterator[_Text]:
         start, end = span.start + quote.end(), span.end - len(quote[1])
         if cell.source[start:end] == node.value:
             yield _Text(cell, f"cell {cell.number}.yaml", node.value, start)
-
-
-def replace_in(edit: ReplaceText, start: int) -> TextEdit:
-    """An edit of a text that begins at `start` of another one."""
-    return TextEdit(replace(edit.span, start=edit.span.start + start, end=edit.span.end + start), edit.text)

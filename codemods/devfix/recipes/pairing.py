@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from devfix.recipes.script import LOADER, Script, read_script
 from devfix.recipes.usage import Usage, usage
 
 _NEAR = 40  # scripts of one folder that are looked at
+_ARGUMENTS = re.compile(r"sys\.argv|parse_arguments|argparse")
 _MAY_MISS = 0.15  # of what the only script beside a recipe asks for: some of it is for other recipes
 
 
@@ -30,7 +32,7 @@ def paired(recipe: Recipe, files: Files) -> tuple[Usage, ...]:
     if literal:
         near = literal
     else:  # one that opens a file by name opens that one, unless it takes any from the command line
-        near = [script for script in near if not script.files or _takes_arguments(script)]
+        near = [script for script in near if not script.files or _ARGUMENTS.search(script.file.source.text)]
     found = tuple(usage(script, recipe) for script in near)
     fits = tuple(item for item in found if not item.missing)
     if len(found) == 1:
@@ -77,11 +79,6 @@ def _neighbours(files: Files) -> Iterator[str]:
     for folder in (files.folder, os.path.dirname(files.folder)):
         for name in files.names(folder, ".py")[:_NEAR]:
             yield os.path.join(folder, name)
-
-
-def _takes_arguments(script: Script) -> bool:
-    text = script.file.source.text
-    return "sys.argv" in text or "parse_arguments" in text or "argparse" in text
 
 
 def _tabled(recipe: Recipe, files: Files) -> Iterator[str]:

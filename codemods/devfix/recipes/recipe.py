@@ -111,11 +111,7 @@ class Recipe:
 
     def is_own(self, node: Node) -> bool:
         """Is an entry's node in this file, and not in one that it includes?"""
-        return id(node) in self._own
-
-    @cached_property
-    def _own(self) -> frozenset[int]:
-        return frozenset(map(id, self.entries.values()))
+        return any(node is one for one in self.entries.values())
 
     def key(self, name: str) -> Node:
         """The key of an entry; of one in an included file, the key of what includes that."""
@@ -124,17 +120,12 @@ class Recipe:
     def target(self, name: str) -> str:
         """The name of the entry that an entry is only another name of."""
         if name not in self._targets:
-            self._targets[name] = self._target(name)
+            found = name
+            for _ in range(8):
+                node = self.nodes.get(found)
+                found = (self._whole(node) if node is not None else "") or found
+            self._targets[name] = found
         return self._targets[name]
-
-    def _target(self, name: str) -> str:
-        for _ in range(8):
-            node = self.nodes.get(name)
-            whole = self._whole(node) if node is not None else ""
-            if not whole:
-                return name
-            name = whole
-        return name
 
     def _whole(self, node: Node) -> str:
         """The entry that a node is a reference to and nothing else, or an empty string."""
@@ -175,14 +166,12 @@ class Recipe:
             if inner is not node or node.tag:
                 yield from (name for name in self.referred(inner) if self.nodes[name] is not node)
 
-    def valued(self, key: str) -> tuple[Node, ...]:
-        """The values of all keys of that name, anywhere."""
-        return tuple(self._valued.get(key, ()))
-
     def below(self, key: str) -> frozenset[str]:
         """The entries that something named so, such as a checkpointer's `recoverables`, refers to."""
         if key not in self._below:
-            self._below[key] = frozenset(one for value in self.valued(key) for one in self.references(value))
+            self._below[key] = frozenset(
+                one for value in self._valued.get(key, ()) for one in self.references(value)
+            )
         return self._below[key]
 
     @cached_property

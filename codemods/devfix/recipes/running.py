@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from devfix.engine.files import Class, Function
@@ -43,13 +43,7 @@ class _Running:
             return False
         self.seen.add(found)
         # What a method assigns itself, it moves there, or it follows the input.
-        self.moved |= {
-            of_self(target)
-            for item in found.nodes
-            if isinstance(item, ast.Assign)
-            for target in item.targets
-            if of_self(target)
-        }
+        self.moved |= _assigned(found)
         return self._block(found.node.body)
 
     def _block(self, body: Iterable[ast.stmt]) -> bool:
@@ -111,15 +105,13 @@ class _Running:
 def _moved_by_hand(cls: Class) -> set[str]:
     """The attributes that a `to` of its own moves along with the parameters and buffers."""
     found = cls.method("to")
-    if found is None:
-        return set()
-    return {
-        of_self(target)
-        for node in found.nodes
-        if isinstance(node, ast.Assign) and _moves(node.value)
-        for target in node.targets
-        if of_self(target)
-    }
+    return _assigned(found, _moves) if found is not None else set()
+
+
+def _assigned(method: Function, fits: Callable[[ast.expr], bool] = lambda value: True) -> set[str]:
+    """The attributes of self that a method assigns such values to."""
+    assigns = [node for node in method.nodes if isinstance(node, ast.Assign) and fits(node.value)]
+    return {of_self(target) for node in assigns for target in node.targets} - {""}
 
 
 def _moves(node: ast.expr) -> bool:

@@ -180,12 +180,9 @@ def _bound(source: Source, function: str) -> Iterator[ast.expr]:
 def _brains(file: File) -> Iterator[Class]:
     """The Brain classes of a script: its own, and those that it takes from files beside it."""
     for cls in [*file.classes.values(), *map(file.imported, file.source.imports.values())]:
-        if isinstance(cls, Class) and not is_base(cls) and is_brain(cls):
-            yield cls
-
-
-def is_brain(cls: Class) -> bool:
-    return any(name in _BRAINS for name in cls.outside) or any(is_base(item) for item in cls.lineage)
+        if isinstance(cls, Class) and not is_base(cls):
+            if any(name in _BRAINS for name in cls.outside) or any(map(is_base, cls.lineage)):
+                yield cls
 
 
 def is_base(cls: Class) -> bool:

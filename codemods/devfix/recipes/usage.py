@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -55,9 +55,6 @@ class Usage:
     moved: set[str] = field(default_factory=set)
     frozen: set[str] = field(default_factory=set)  # by the script's word
     doubtful: dict[str, ast.Call] = field(default_factory=dict)  # moved if a device is given
-
-    def used(self) -> frozenset[str]:
-        return frozenset(use.name for use in self.uses)
 
     def moves(self, name: str, held: str = "") -> bool:
         """Does the script move an entry, or hand it to something that may? With `held`: as far as that is in it."""
@@ -211,12 +208,8 @@ class _Uses:
     def statement(self, node: ast.stmt, sure: bool, no_grad: bool) -> None:
         if isinstance(node, ast.If):
             self.expressions(node.test, sure, no_grad)
-            known, written = holds(self.found, node.test), holds(self.found, node.test, written=True)
-            for branch, body in ((True, node.body), (False, node.orelse)):
-                if known is not (not branch):
-                    self.idle += written is (not branch)
-                    self.block(body, sure and known is branch, no_grad)
-                    self.idle -= written is (not branch)
+            for branch, known in self._branches(node.test):
+                self.block(node.body if branch else node.orelse, sure and known is branch, no_grad)
             return
         if isinstance(node, (ast.With, ast.AsyncWith)):
             no_grad = no_grad or any(turns_gradients_off(item.context_expr) for item in node.items)
@@ -233,6 +226,15 @@ class _Uses:
             else:
                 self.expressions(child, sure, no_grad)
 
+    def _branches(self, test: ast.expr) -> Iterator[tuple[bool, bool | None]]:
+        """The branches of a condition that may be taken, and whether it holds; each is `idle` while it is looked at."""
+        known, written = holds(self.found, test), holds(self.found, test, written=True)
+        for branch in (True, False):
+            if known is not (not branch):
+                self.idle += written is (not branch)
+                yield branch, known
+                self.idle -= written is (not branch)
+
     def _alias(self, name: str, value: ast.expr) -> None:
         inner = _container(value)
         key = self.script.key_of(inner)
@@ -246,12 +248,8 @@ class _Uses:
     def expressions(self, node: ast.AST, sure: bool, no_grad: bool) -> None:
         if isinstance(node, ast.IfExp):
             self.expressions(node.test, sure, no_grad)
-            known, written = holds(self.found, node.test), holds(self.found, node.test, written=True)
-            for branch, part in ((True, node.body), (False, node.orelse)):
-                if known is not (not branch):
-                    self.idle += written is (not branch)
-                    self.expressions(part, sure and known is branch, no_grad)
-                    self.idle -= written is (not branch)
+            for branch, known in self._branches(node.test):
+                self.expressions(node.body if branch else node.orelse, sure and known is branch, no_grad)
             return
         if isinstance(node, ast.BoolOp):
             for index, value in enumerate(node.values):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from devfix.codemod import Codemod
 from devfix.documents.yaml import YamlError, YamlTooLarge
 from devfix.findings import Finding, ReplaceText, TextEdit
+from devfix.pipeline.suppress import IGNORE
 from devfix.pipeline.trouble import Refused
 from devfix.pipeline.work import Work
 from devfix.recipes.inserting import doubt
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from devfix.pipeline.joint import Begin
 
 _SKIP = re.compile(r"^[^\"'\n]*#\s*devfix:\s*skip-file\b", re.MULTILINE)
-_IGNORE = re.compile(r"#\s*devfix:\s*ignore\b(?!-)(?:\s*\[([^\]#]*)\])?")
 
 
 class Lines(Source):
@@ -87,7 +87,7 @@ def unsuppressed(source: Source, findings: dict[Finding, None]) -> list[Finding]
     def silenced(finding: Finding) -> bool:
         spans = [finding.span, *(other.span for other in finding.related if not other.path)]
         for line in {source.position(span.start)[0] for span in spans}:
-            for match in _IGNORE.finditer(lines[line - 1]):
+            for match in IGNORE.finditer(lines[line - 1]):
                 if match[1] is None or finding.codemod in [word.strip() for word in match[1].split(",")]:
                     return True
         return False

@@ -102,12 +102,7 @@ def _shown(path: str) -> str:
 
 def line_feeds(text: str) -> list[int]:
     """Offset of every LF, which is all that ends a line for git."""
-    found = []
-    at = text.find("\n")
-    while at >= 0:
-        found.append(at)
-        at = text.find("\n", at + 1)
-    return found
+    return [match.start() for match in re.finditer("\n", text)]
 
 
 def git_lines(feeds: list[int], span: Span) -> tuple[int, int]:

@@ -197,9 +197,14 @@ class FileResult:
         return self.changed and not self.digest and not self.before
 
     @property
+    def own_changes(self) -> list[Change]:
+        """Those of its own findings: a fix that spans files is in this list of one of them."""
+        return [change for change in self.changes if change.home]
+
+    @property
     def applied(self) -> int:
         """How many fixes went into `after`; one that spans files counts in the finding's own."""
-        return sum(1 for change in self.changes if change.home)
+        return len(self.own_changes)
 
     @property
     def noteworthy(self) -> bool:

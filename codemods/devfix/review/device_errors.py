@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
 from devfix.checkers.effects import moves
 from devfix.codemod import registry
-from devfix.documents import Document, DocumentError, digest_of, read_bytes, read_document
+from devfix.documents import Document, DocumentError, digest_of, read_bytes, readable
 from devfix.findings import Safety
 from devfix.pipeline.discover import Discovered
 from devfix.repair.explained import Findings, Read, explained
@@ -32,17 +33,7 @@ def shown(path: str) -> str:
 
 def reader() -> Callable[[str], Document | None]:
     """Reads each file once; what cannot be read is None."""
-    known: dict[str, Document | None] = {}
-
-    def read(path: str) -> Document | None:
-        if path not in known:
-            try:
-                known[path] = read_document(path)
-            except DocumentError:
-                known[path] = None
-        return known[path]
-
-    return read
+    return cache(readable)
 
 
 def analysed(files: Sequence[str]) -> Report:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from devfix.pipeline.selection import posix
 from devfix.reports.report import PlacedFinding, Report
-from devfix.review.text import printable
+from devfix.review.text import plain, printable
 
 
 def render(report: Report) -> str:
@@ -20,7 +20,11 @@ def render(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     for result in report.results:
         for finding in result.findings:
-            yield _command("warning", _where(result.path, finding), _text(result.path, finding))
+            yield _command(
+                "warning",
+                _where(result.path, finding),
+                printable(finding.message) + plain(result.path, finding),
+            )
     for error in report.errors:
         yield _command(
             "error",
@@ -39,16 +43,6 @@ def _where(path: str, finding: PlacedFinding) -> dict[str, str]:
             where["endColumn"] = str(place.end_column)
     where["title"] = f"devfix {finding.codemod}"
     return where
-
-
-def _text(path: str, finding: PlacedFinding) -> str:
-    lines = [printable(finding.message)]
-    for other in finding.related:
-        at = f"{printable(posix(other.path or path))}:{other.line}: " if other.line else ""
-        lines.append(f"{at}{printable(other.message)}")
-    if finding.fix is not None:
-        lines.append(f"fix ({finding.fix.safety.label}): {printable(finding.fix.title)}")
-    return "\n".join(lines)
 
 
 def _command(name: str, properties: dict[str, str], text: str) -> str:

@@ -105,16 +105,17 @@ class Session:
 
     def _go(self, key: str, rest: str, at: int) -> int | None:
         """The unit that a movement leads to; None, and a word why, if there is none."""
-        if key == "j":
-            to = next((i for i in range(at + 1, len(self.units)) if self._open(i)), None)
-            return self._or_say(to, "no undecided fix after this one")
-        if key == "k":
-            to = next((i for i in range(at - 1, -1, -1) if self._open(i)), None)
-            return self._or_say(to, "no undecided fix before this one")
-        if key == "J":
-            return self._or_say(at + 1 if at + 1 < len(self.units) else None, "this is the last fix")
-        if key == "K":
-            return self._or_say(at - 1 if at else None, "this is the first fix")
+        moves = {
+            "j": (self._next(at), "no undecided fix after this one"),
+            "k": (
+                next((i for i in range(at - 1, -1, -1) if self._open(i)), None),
+                "no undecided fix before this one",
+            ),
+            "J": (at + 1 if at + 1 < len(self.units) else None, "this is the last fix"),
+            "K": (at - 1 if at else None, "this is the first fix"),
+        }
+        if key in moves:
+            return self._or_say(*moves[key])
         if key == "g":
             number = rest or self.ask(f"go to which fix (1 to {len(self.units)})? ").strip()
             valid = number.isdecimal() and 1 <= int(number) <= len(self.units)

@@ -32,9 +32,7 @@ def document(report: Report) -> dict[str, Any]:
         "findings": [
             _finding(result.path, finding) for result in report.results for finding in result.findings
         ],
-        "errors": [
-            {"path": error.path, "stage": error.stage, "message": error.message} for error in report.errors
-        ],
+        "errors": [vars(error) for error in report.errors],
         **_verdicts(report),
         "summary": {
             "files": report.files,
@@ -91,12 +89,4 @@ def _edit(edit: PlacedEdit) -> dict[str, Any]:
 
 
 def _place(place: Place) -> dict[str, int]:
-    found = {
-        "line": place.line,
-        "column": place.column,
-        "end_line": place.end_line,
-        "end_column": place.end_column,
-    }
-    if place.cell:
-        found |= {"cell": place.cell, "cell_line": place.cell_line}
-    return found
+    return {name: at for name, at in vars(place).items() if place.cell or not name.startswith("cell")}

@@ -7,10 +7,11 @@ from xml.sax.saxutils import escape, quoteattr
 
 from devfix.pipeline.selection import posix
 from devfix.reports.report import FileError, FileResult, PlacedFinding, Report
-from devfix.review.text import printable
+from devfix.review.text import plain, printable
 
 # What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INSTEAD = "\ufffd"
 
 
 def render(report: Report) -> str:
@@ -38,17 +39,12 @@ def _suite(result: FileResult) -> str:
 def _case(path: str, finding: PlacedFinding) -> str:
     place = finding.place
     where = f"{printable(posix(path))}:{place.line}:{place.column}"
-    lines = [f"{where}: {printable(finding.message)}"]
-    for other in finding.related:
-        at = f"{printable(posix(other.path or path))}:{other.line}: " if other.line else ""
-        lines.append(f"{at}{printable(other.message)}")
-    if finding.fix is not None:
-        lines.append(f"fix ({finding.fix.safety.label}): {printable(finding.fix.title)}")
+    text = f"{where}: {printable(finding.message)}{plain(path, finding)}"
     name = _attribute(f"{finding.codemod} line {place.line} column {place.column}")
     return (
         f"    <testcase classname={_attribute(posix(path))} name={name} file={_attribute(posix(path))}"
         f' line="{place.line}">\n      <failure type={_attribute(finding.codemod)}'
-        f" message={_attribute(finding.message)}>{_content(chr(10).join(lines))}</failure>\n    </testcase>"
+        f" message={_attribute(finding.message)}>{escape(_FORBIDDEN.sub(_INSTEAD, text))}</failure>\n    </testcase>"
     )
 
 
@@ -63,8 +59,4 @@ def _error(error: FileError) -> str:
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(_FORBIDDEN.sub("\ufffd", printable(text)))
-
-
-def _content(text: str) -> str:
-    return escape(_FORBIDDEN.sub("\ufffd", text))
+    return quoteattr(_FORBIDDEN.sub(_INSTEAD, printable(text)))

@@ -33,7 +33,6 @@ def render(steps: Sequence[Step]) -> bytes:
 
 def _message(step: Step, number: int, count: int, author: str, date: str) -> bytes:
     diff = patch(step.report)
-    subject = _subject(step.report)
     body = f"{_body(step.report)}---\n\n".encode("utf-8", "replace") + diff
     body += f"-- \ndevfix {__version__}\n\n".encode()
     encoding = "8bit"
@@ -41,8 +40,10 @@ def _message(step: Step, number: int, count: int, author: str, date: str) -> byt
         body = base64.encodebytes(body)
         encoding = "base64"
     tag = "[PATCH]" if count == 1 else f"[PATCH {number}/{count}]"
+    subject = f"{tag} {_subject(step.report)}"
+    subject = subject if subject.isascii() else Header(subject, "utf-8", maxlinelen=200).encode()
     head = (
-        f"From: {author}\nDate: {date}\nSubject: {_header(f'{tag} {subject}')}\n"
+        f"From: {author}\nDate: {date}\nSubject: {subject}\n"
         f"MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
         f"Content-Transfer-Encoding: {encoding}\n\n"
     )
@@ -50,7 +51,7 @@ def _message(step: Step, number: int, count: int, author: str, date: str) -> byt
 
 
 def _subject(report: Report) -> str:
-    changes = [change for result in report.changed for change in result.changes if change.home]
+    changes = [change for result in report.changed for change in result.own_changes]
     titles = list(dict.fromkeys(change.title for change in changes))
     files = [printable(result.path) for result in report.changed]
     where = files[0] if len(files) == 1 else plural(len(files), "file")
@@ -65,10 +66,7 @@ def _body(report: Report) -> str:
     out: list[str] = []
     for result in report.changed:
         out.append(f"In {printable(result.path)}:\n")  # no name is taken for the start of a mail or a patch
-        seen: dict[str, None] = {}
-        for change in result.changes:
-            seen[_paragraph(change)] = None
-        out.extend(seen)
+        out.extend(dict.fromkeys(map(_paragraph, result.changes)))
     return "\n".join(out) + "\n"
 
 
@@ -77,10 +75,6 @@ def _paragraph(change: Change) -> str:
 
     said = f"{change.codemod}: {printable(change.message)}. Fix ({change.safety.label}): {printable(change.title)}."
     return textwrap.fill(said, _WIDTH, initial_indent="- ", subsequent_indent="  ") + "\n"
-
-
-def _header(text: str) -> str:
-    return text if text.isascii() else Header(text, "utf-8", maxlinelen=200).encode()
 
 
 def _date() -> str:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from devfix.pipeline.listing import upward
 from devfix.reports.report import Change, FileResult, Report, Scope
 from devfix.review.text import printable
 
@@ -56,10 +57,8 @@ def file_patch(result: FileResult, top: str, *, explain: bool = False) -> bytes:
             out.append(header)
         # With a header of its own a hunk is applied to what the hunks before it have made.
         first = hunk.new_first if explain else hunk.first
-        old = _range(first, hunk.last - hunk.first)
-        new = _range(hunk.new_first, hunk.new_last - hunk.new_first)
         function = _function(result.scopes, before, hunk)
-        out.append(b"@@ -%s +%s @@%s\n" % (old, new, b" " + function if function else b""))
+        out.append(_head(hunk, first) + (b" " + function if function else b"") + b"\n")
         out.extend(hunk.lines)
     return b"".join(out)
 
@@ -67,9 +66,7 @@ def file_patch(result: FileResult, top: str, *, explain: bool = False) -> bytes:
 def hunk_lines(before: str, after: str) -> Iterator[str]:
     """The hunks of two texts without any file names, for people."""
     for hunk in hunks(split(before.encode()), split(after.encode())):
-        old = _range(hunk.first, hunk.last - hunk.first)
-        new = _range(hunk.new_first, hunk.new_last - hunk.new_first)
-        yield (b"@@ -%s +%s @@" % (old, new)).decode()
+        yield _head(hunk, hunk.first).decode()
         for line in hunk.lines:
             yield line.decode().rstrip("\n")
 
@@ -115,15 +112,12 @@ def _name(path: str, top: str) -> bytes:
 
 def _top() -> str:
     """The top of the repository that the working directory is in; else that directory itself."""
-    here = folder = os.getcwd()
-    while True:
+    here = os.getcwd()
+    for folder in upward(here):
         git = os.path.join(folder, ".git")
         if os.path.isfile(git) or os.path.isfile(os.path.join(git, "HEAD")):
             return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return here
-        folder = parent
+    return here
 
 
 def _file_header(name: bytes, *, made: bool) -> bytes:
@@ -134,6 +128,11 @@ def _file_header(name: bytes, *, made: bool) -> bytes:
     # git ends a name with blanks by a tab, or other tools would cut it.
     end = b"\t\n" if b" " in name and not old.startswith(b'"') else b"\n"
     return b"diff --git %s %s\n--- %s%s+++ %s%s" % (old, new, old, end, new, end)
+
+
+def _head(hunk: Hunk, first: int) -> bytes:
+    old = _range(first, hunk.last - hunk.first)
+    return b"@@ -%s +%s @@" % (old, _range(hunk.new_first, hunk.new_last - hunk.new_first))
 
 
 def _range(first: int, length: int) -> bytes:

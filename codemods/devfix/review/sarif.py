@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from typing import Any
+from urllib.parse import quote
 
 from devfix import __version__
 from devfix.codemod import Codemod
 from devfix.explain import REPOSITORY, page
 from devfix.findings import Safety
-from devfix.pipeline.selection import fingerprints
+from devfix.pipeline.selection import fingerprints, posix
 from devfix.reports.report import FileError, Place, PlacedEdit, PlacedFinding, PlacedRelated, Report
-from devfix.review.names import uri
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _DRIVER = {"name": "devfix", "semanticVersion": __version__, "informationUri": REPOSITORY}
@@ -155,8 +156,9 @@ def _region(place: Place) -> dict[str, int]:
 
 
 def _artifact(path: str) -> dict[str, str]:
-    name = uri(path)
-    return {"uri": name} if name.startswith("file:") else {"uri": name, "uriBaseId": "SRCROOT"}
+    name = posix(path)
+    uri = quote(os.fsencode(name))  # bytes that are no UTF-8 are percent-encoded as they are
+    return {"uri": f"file://{uri}"} if os.path.isabs(name) else {"uri": uri, "uriBaseId": "SRCROOT"}
 
 
 def _notification(error: FileError) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from devfix.findings import Safety
+from devfix.pipeline.selection import posix
 from devfix.reports.report import (
     SEEN,
     UNREAD,
@@ -66,6 +67,17 @@ def findings(
             yield f"    {click.style(head[4:-2], fg=_COLOURS[safety])}{line[len(head) - 2 :]}"
         elif finding.refusal:
             yield _wrapped("    no fix: ", printable(finding.refusal), width)
+
+
+def plain(path: str, finding: PlacedFinding) -> str:
+    """The other places of a finding and its fix, a line each, for formats of other tools."""
+    lines = []
+    for other in finding.related:
+        at = f"{printable(posix(other.path or path))}:{other.line}: " if other.line else ""
+        lines.append(f"\n{at}{printable(other.message)}")
+    if finding.fix is not None:
+        lines.append(f"\nfix ({finding.fix.safety.label}): {printable(finding.fix.title)}")
+    return "".join(lines)
 
 
 def concise(path: str, found: tuple[PlacedFinding, ...]) -> Iterator[str]:

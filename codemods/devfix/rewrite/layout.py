@@ -56,14 +56,8 @@ class Layout:
 
     def end(self, line: int) -> int:
         """Offset behind the line's last character, its newline excluded."""
-        end = self.start(line + 1)
-        if end > self.start(line) and self.text[end - 1] == "\n":
-            end -= 1
-            if end > self.start(line) and self.text[end - 1] == "\r":
-                end -= 1
-        elif end > self.start(line) and self.text[end - 1] == "\r":
-            end -= 1
-        return end
+        start = self.start(line)
+        return start + len(self.text[start : self.start(line + 1)].rstrip("\r\n"))
 
     def content(self, line: int) -> str:
         return self.text[self.start(line) : self.end(line)]

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 from devfix.pipeline.discover import Discovered
 from devfix.stats.kinds import FileStats, Site
-
-if TYPE_CHECKING:
-    from devfix.documents.notebook import Notebook
 
 WORDS = ("torch", "cuda")
 
@@ -30,12 +25,9 @@ class Repository:
     errors: tuple[FileStats, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """The work on a chunk of files, as it is sent to a worker."""
-
-    def __call__(self, paths: tuple[str, ...]) -> tuple[FileStats, ...]:
-        return tuple(found for found in map(file_stats, paths) if found.sites or found.error)
+def _chunk(paths: tuple[str, ...]) -> tuple[FileStats, ...]:
+    """The work on a chunk of files, in a worker."""
+    return tuple(found for found in map(file_stats, paths) if found.sites or found.error)
 
 
 def file_stats(path: str) -> FileStats:
@@ -55,7 +47,8 @@ def file_stats(path: str) -> FileStats:
             from devfix.documents.notebook import Notebook
 
             assert isinstance(document, Notebook)
-            sites = tuple(map(partial(_in_cell, document), sites))
+            placed = [(site, document.where(site.line)) for site in sites]
+            sites = tuple(replace(site, line=line, cell=cell) for site, (_, cell, line) in placed)
         return FileStats(path, sites)
     except (DocumentError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return FileStats(path, error=explained(error, stage)[1])
@@ -78,11 +71,6 @@ def _sites(text: str) -> tuple[Site, ...]:
         flow.source.forget()
 
 
-def _in_cell(notebook: Notebook, site: Site) -> Site:
-    _, cell, line = notebook.where(site.line)
-    return replace(site, line=line, cell=cell)
-
-
 def repository(
     found: Discovered, *, jobs: int = 0, progress: Callable[[int], None] = lambda files: None
 ) -> Repository:
@@ -91,7 +79,7 @@ def repository(
 
     paths = [path for path in found.files if path.endswith((".py", ".ipynb"))]
     files: list[FileStats] = []
-    chunks = spread(_Chunk(), paths, lambda path, why: (FileStats(path, error=why),), jobs=jobs)
+    chunks = spread(_chunk, paths, lambda path, why: (FileStats(path, error=why),), jobs=jobs)
     for chunk in chunks:
         files.extend(chunk)
         progress(1)

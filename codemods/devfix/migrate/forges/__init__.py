@@ -68,22 +68,27 @@ class Forge(ABC):
 
     errors: ClassVar[tuple[type[Exception], ...]]  # of the library
 
+    def __init_subclass__(cls) -> None:
+        for name in ("repository", "fork", "language", "latest", "request", "comment"):
+            if name in vars(cls):
+                setattr(cls, name, patient(getattr(cls, name)))
+
     @abstractmethod
     def failure(self, error: Exception) -> ForgeError:
         """One of `errors` in our own terms."""
 
     @abstractmethod
-    def _repository(self, path: str) -> Repository: ...
+    def repository(self, path: str) -> Repository: ...
 
     @abstractmethod
-    def _fork(self, path: str) -> Repository:
+    def fork(self, path: str) -> Repository:
         """The fork of the token's owner, which is made if there is none."""
 
     @abstractmethod
     def _owned(self, owner: str) -> Iterable[Repository]:
         """What an organisation, a group or a person has."""
 
-    def _language(self, path: str) -> str:
+    def language(self, path: str) -> str:
         """The main language of a repository, where lists do not say it."""
         return ""
 
@@ -92,7 +97,7 @@ class Forge(ABC):
         """The paths of repositories that have this text in their code."""
 
     @abstractmethod
-    def _latest(self, path: str, head: str, branch: str) -> PullRequest | None:
+    def latest(self, path: str, head: str, branch: str) -> PullRequest | None:
         """The newest request from a branch of `head`, whatever its state, without checks and reviews."""
 
     @abstractmethod
@@ -107,42 +112,27 @@ class Forge(ABC):
         """Labels and reviewers."""
 
     @abstractmethod
-    def _request(self, path: str, number: int) -> PullRequest: ...
+    def request(self, path: str, number: int) -> PullRequest:
+        """With the verdicts of checks and reviews."""
 
     @abstractmethod
     def _turn(self, path: str, number: int, *, open_: bool) -> None: ...
 
     @abstractmethod
-    def _comment(self, path: str, number: int, text: str) -> None: ...
-
-    @patient
-    def repository(self, path: str) -> Repository:
-        return self._repository(path)
-
-    @patient
-    def fork(self, path: str) -> Repository:
-        return self._fork(path)
+    def comment(self, path: str, number: int, text: str) -> None: ...
 
     @patient
     def owned(self, owner: str) -> tuple[Repository, ...]:
         return tuple(self._owned(owner))
 
     @patient
-    def language(self, path: str) -> str:
-        return self._language(path)
-
-    @patient
     def containing(self, owner: str, text: str) -> frozenset[str]:
         return frozenset(self._containing(owner, text))
 
     @patient
-    def latest(self, path: str, head: str, branch: str) -> PullRequest | None:
-        return self._latest(path, head, branch)
-
-    @patient
     def ensure(self, path: str, head: str, proposal: Proposal) -> PullRequest:
         """The open request of a branch, made if there is none, with this title and body."""
-        found = self._latest(path, head, proposal.branch)
+        found = self.latest(path, head, proposal.branch)
         if found is not None and found.state == "merged" and found.commit == proposal.commit:
             return found
         if found is not None and found.state in OPEN:
@@ -151,17 +141,12 @@ class Forge(ABC):
             try:
                 found = self._create(path, head, proposal)
             except self.errors:  # somebody, or our own request whose answer was lost, may have been faster
-                found = self._latest(path, head, proposal.branch)
+                found = self.latest(path, head, proposal.branch)
                 if found is None or found.state not in OPEN:
                     raise
         if proposal.labels or proposal.reviewers:
             self._assign(path, found.number, proposal)
         return found
-
-    @patient
-    def request(self, path: str, number: int) -> PullRequest:
-        """With the verdicts of checks and reviews."""
-        return self._request(path, number)
 
     @patient
     def close(self, path: str, number: int) -> None:
@@ -170,10 +155,6 @@ class Forge(ABC):
     @patient
     def reopen(self, path: str, number: int) -> None:
         self._turn(path, number, open_=True)
-
-    @patient
-    def comment(self, path: str, number: int, text: str) -> None:
-        self._comment(path, number, text)
 
 
 def standing(*, merged: bool, closed: bool, draft: bool) -> RequestState:

@@ -73,10 +73,10 @@ class Gitea(Forge):
             said = answer.reason or ""
         return ForgeError(f"Gitea says: {said}", answer.status_code, answer.headers)
 
-    def _repository(self, path: str) -> Repository:
+    def repository(self, path: str) -> Repository:
         return _repository(self._call("GET", f"/repos/{path}"))
 
-    def _fork(self, path: str) -> Repository:
+    def fork(self, path: str) -> Repository:
         me = self._call("GET", "/user")["login"]
         for one in self._pages(f"/repos/{path}/forks"):
             if one["owner"]["login"] == me:
@@ -94,7 +94,7 @@ class Gitea(Forge):
     def _containing(self, owner: str, text: str) -> Iterable[str]:
         raise ForgeError(f"{self._api}: Gitea has no search in code; leave --containing out")
 
-    def _latest(self, path: str, head: str, branch: str) -> PullRequest | None:
+    def latest(self, path: str, head: str, branch: str) -> PullRequest | None:
         found = [
             one
             for one in self._pages(f"/repos/{path}/pulls", state="all")
@@ -135,7 +135,7 @@ class Gitea(Forge):
             names = {"reviewers": list(proposal.reviewers)}
             self._call("POST", f"/repos/{path}/pulls/{number}/requested_reviewers", names)
 
-    def _request(self, path: str, number: int) -> PullRequest:
+    def request(self, path: str, number: int) -> PullRequest:
         pull = self._call("GET", f"/repos/{path}/pulls/{number}")
         short = _short(pull)
         if short.state not in ("open", "draft"):
@@ -155,7 +155,7 @@ class Gitea(Forge):
     def _turn(self, path: str, number: int, *, open_: bool) -> None:
         self._call("PATCH", f"/repos/{path}/pulls/{number}", {"state": "open" if open_ else "closed"})
 
-    def _comment(self, path: str, number: int, text: str) -> None:
+    def comment(self, path: str, number: int, text: str) -> None:
         self._call("POST", f"/repos/{path}/issues/{number}/comments", {"body": text})
 
 

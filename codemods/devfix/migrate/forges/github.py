@@ -54,10 +54,10 @@ class GitHub(Forge):
     def _at(self, path: str) -> Any:
         return self._hub.get_repo(path)
 
-    def _repository(self, path: str) -> Repository:
+    def repository(self, path: str) -> Repository:
         return _repository(self._hub.get_repo(path))
 
-    def _fork(self, path: str) -> Repository:
+    def fork(self, path: str) -> Repository:
         return _repository(self._at(path).create_fork())  # one that is there is answered in the same way
 
     def _owned(self, owner: str) -> Iterable[Repository]:
@@ -70,7 +70,7 @@ class GitHub(Forge):
     def _containing(self, owner: str, text: str) -> Iterable[str]:
         return (one.repository.full_name for one in self._hub.search_code(f'"{text}" user:{owner}'))
 
-    def _latest(self, path: str, head: str, branch: str) -> PullRequest | None:
+    def latest(self, path: str, head: str, branch: str) -> PullRequest | None:
         owner = head.partition("/")[0]
         for pull in self._at(path).get_pulls("all", "created", "desc", head=f"{owner}:{branch}"):
             if pull.head.ref == branch and (pull.head.repo is None or pull.head.repo.full_name == head):
@@ -94,7 +94,7 @@ class GitHub(Forge):
         if proposal.reviewers:
             pull.create_review_request(reviewers=list(proposal.reviewers))
 
-    def _request(self, path: str, number: int) -> PullRequest:
+    def request(self, path: str, number: int) -> PullRequest:
         pull = self._at(path).get_pull(number)
         short = _short(pull)
         if short.state not in ("open", "draft"):
@@ -117,7 +117,7 @@ class GitHub(Forge):
     def _turn(self, path: str, number: int, *, open_: bool) -> None:
         self._at(path).get_pull(number).edit(state="open" if open_ else "closed")
 
-    def _comment(self, path: str, number: int, text: str) -> None:
+    def comment(self, path: str, number: int, text: str) -> None:
         self._at(path).get_pull(number).create_issue_comment(text)
 
 

@@ -59,10 +59,10 @@ class GitLab(Forge):
     def _pull(self, path: str, number: int) -> Any:
         return self._at(path).mergerequests.get(number, **self._off)
 
-    def _repository(self, path: str) -> Repository:
+    def repository(self, path: str) -> Repository:
         return _repository(self._lab.projects.get(path, **self._off))
 
-    def _fork(self, path: str) -> Repository:
+    def fork(self, path: str) -> Repository:
         project = self._at(path)
         for one in project.forks.list(owned=True, iterator=True, **self._off):
             return _repository(self._lab.projects.get(one.id, **self._off))
@@ -81,7 +81,7 @@ class GitLab(Forge):
             found = user.projects.list(iterator=True, **self._off)
         return map(_repository, found)
 
-    def _language(self, path: str) -> str:
+    def language(self, path: str) -> str:
         shares = self._at(path).languages(**self._off)
         return max(shares, key=shares.__getitem__, default="")
 
@@ -90,7 +90,7 @@ class GitLab(Forge):
         ids = {one["project_id"] for one in group.search("blobs", f'"{text}"', iterator=True, **self._off)}
         return [self._lab.projects.get(id, **self._off).path_with_namespace for id in sorted(ids)]
 
-    def _latest(self, path: str, head: str, branch: str) -> PullRequest | None:
+    def latest(self, path: str, head: str, branch: str) -> PullRequest | None:
         source = self._lab.projects.get(head, **self._off).id
         found = self._at(path).mergerequests.list(
             source_branch=branch, state="all", order_by="created_at", sort="desc", iterator=True, **self._off
@@ -132,7 +132,7 @@ class GitLab(Forge):
             values["reviewer_ids"] = sorted(set(ids))
         self._edit(path, number, values)
 
-    def _request(self, path: str, number: int) -> PullRequest:
+    def request(self, path: str, number: int) -> PullRequest:
         pull = self._pull(path, number)
         short = _short(pull)
         if short.state not in ("open", "draft"):
@@ -149,7 +149,7 @@ class GitLab(Forge):
     def _turn(self, path: str, number: int, *, open_: bool) -> None:
         self._edit(path, number, {"state_event": "reopen" if open_ else "close"})
 
-    def _comment(self, path: str, number: int, text: str) -> None:
+    def comment(self, path: str, number: int, text: str) -> None:
         self._at(path).mergerequests.get(number, lazy=True).notes.create({"body": text}, **self._off)
 
 

@@ -215,7 +215,7 @@ def _listed(row: Row, results: str, look: Look, log: bool) -> _Listed:
         printable(words),
         tuple(printable(one) for one in extra if one),
         tuple(links),
-        _tail(text) if log else "",
+        "\n".join(map(printable, text.splitlines()[-_LINES:]))[-_LENGTH:] if log else "",
     )
 
 
@@ -223,8 +223,3 @@ def _failed(group: Group, at: int, results: str, look: Look) -> _Listed:
     """A member of a group, which says what the group does not."""
     one = _listed(group.rows[at], results, look, at < _LOGS)
     return replace(one, words="") if one.words == printable(group.reason) else one
-
-
-def _tail(text: str) -> str:
-    lines = [printable(line) for line in text.splitlines()[-_LINES:]]
-    return "\n".join(lines)[-_LENGTH:]

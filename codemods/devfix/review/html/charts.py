@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 KINDS = ("safe", "unsafe", "manual", "none")
@@ -69,11 +69,16 @@ def _is_of_one(text: str, labels: list[str]) -> bool:
 
 
 def _row(key: str, label: str, whole: str, counter: Counter[str], most: int) -> Row:
-    bars, done = [], 0
-    for kind in KINDS:
-        if counter[kind]:
-            start = round(1000 * done / most)
-            done += counter[kind]
-            bars.append(Bar(kind, counter[kind], start, max(round(1000 * done / most) - start, 4)))
     numbers = tuple(counter[kind] for kind in KINDS)
-    return Row(label, whole, key, sum(numbers), tuple(bars), numbers)
+    return Row(label, whole, key, sum(numbers), bars(dict(zip(KINDS, numbers, strict=True)), most), numbers)
+
+
+def bars(counts: Mapping[str, int], most: int) -> tuple[Bar, ...]:
+    """The parts of a row, side by side, of those that are not 0; `most` is the length of the longest one."""
+    found, done = [], 0
+    for kind, count in counts.items():
+        if count:
+            start = round(1000 * done / most)
+            done += count
+            found.append(Bar(kind, count, start, max(round(1000 * done / most) - start, 4)))
+    return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from devfix.review.html.charts import Bar, bars
 from devfix.review.html.frame import made, need_libraries
 from devfix.review.text import printable
 from devfix.stats import Repository
@@ -22,15 +23,6 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Bar:
-    colour: str
-    label: str
-    at: int
-    width: int
-    count: int
-
-
-@dataclass(frozen=True)
 class BarRow:
     label: str
     note: str
@@ -42,6 +34,7 @@ class BarRow:
 def render(repository: Repository, tables: Tables, name: str) -> bytes:
     """The page, UTF-8. Raises MissingLibraries."""
     need_libraries()
+    most = max((sum(number for _, number in origins) for _, origins in tables.forms), default=1)
     return made(
         "devices.html",
         ["page.css", "devices.css"],
@@ -50,7 +43,7 @@ def render(repository: Repository, tables: Tables, name: str) -> bytes:
         tables=tables,
         share=tables.share,
         origins=_origins(tables),
-        forms=[_row(how.value, "", origins, _most(tables.forms)) for how, origins in tables.forms],
+        forms=[_row(how.value, "", origins, most) for how, origins in tables.forms],
         folders=[
             _row(printable(row.folder), "", row.kinds, tables.folders[0].placements, row.share.text)
             for row in tables.folders[:_FOLDERS]
@@ -62,6 +55,8 @@ def render(repository: Repository, tables: Tables, name: str) -> bytes:
         ],
         more_named=max(len(tables.named) - _FILES, 0),
         errors=[(printable(error.path), printable(error.error)) for error in repository.errors],
+        colours=_COLOURS,
+        words=_WORDS,
         legend=[(_COLOURS[kind], _WORDS[kind]) for kind in KINDS],
     )
 
@@ -72,21 +67,10 @@ def _origins(tables: Tables) -> list[BarRow]:
     return [_row(origin.value, MEANING[origin], ((origin, number),), most) for origin, number in ordered]
 
 
-def _most(forms: tuple[tuple[object, tuple[tuple[Origin, int], ...]], ...]) -> int:
-    return max((sum(number for _, number in origins) for _, origins in forms), default=1)
-
-
 def _row(
     label: str, note: str, origins: tuple[tuple[Origin, int], ...], most: int, share: str = ""
 ) -> BarRow:
     counts = dict.fromkeys(KINDS, 0)
     for origin, number in origins:
         counts[kind_of(origin)] += number
-    bars, done = [], 0
-    for kind, number in counts.items():
-        if number:
-            start = round(1000 * done / most)
-            done += number
-            width = max(round(1000 * done / most) - start, 4)
-            bars.append(Bar(_COLOURS[kind], _WORDS[kind], start, width, number))
-    return BarRow(label, note, done, tuple(bars), share)
+    return BarRow(label, note, sum(counts.values()), bars(counts, most), share)

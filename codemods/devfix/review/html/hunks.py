@@ -128,16 +128,14 @@ def made(text: str, owner: int, colours: Colours) -> dict[str, Any]:
     lines = [shown(line) for line in text.splitlines()]
     added = [list(pair) for pair in zip(lines, colours.runs(lines), strict=True)]
     block = {"at": 0, "n": 0, "owners": [[owner]], "rows": {"1": added}}
-    empty: dict[str, Any] = {
-        "at": 0,
-        "no": 1,
-        "cell": 0,
-        "see": [0, 0],
-        "scope": "",
-        "lines": [],
-        "marks": [],
-    }
-    return {**empty, "blocks": [block]}
+    return {**empty(1), "blocks": [block]}
+
+
+def empty(number: int) -> dict[str, Any]:
+    """A hunk without lines."""
+    return {
+        "at": 0, "no": number, "cell": 0, "see": [0, 0], "scope": "", "lines": [], "blocks": [], "marks": [],
+    }  # fmt: skip
 
 
 def composed(text: Text, wanted: Sequence[Wanted]) -> str | None:

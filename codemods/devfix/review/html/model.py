@@ -15,7 +15,7 @@ from devfix.findings import Safety, TextEdit
 from devfix.pipeline.selection import posix, prints
 from devfix.reports.report import SEEN, FileResult, PlacedFinding, PlacedRelated, Report
 from devfix.review.html.colours import Colours
-from devfix.review.html.hunks import Mark, Wanted, blocks, composed, conflicts, hunks, made
+from devfix.review.html.hunks import Mark, Wanted, blocks, composed, conflicts, empty, hunks, made
 from devfix.review.html.texts import Read, Text, shown
 from devfix.review.text import printable
 
@@ -290,8 +290,7 @@ def _shown_cards(
 ) -> dict[str, Any]:
     """A file's hunks with the findings that stand beside each, and those that have a part in it."""
     if None in homes.values():
-        none: dict[str, Any] = {"at": 0, "no": 0, "cell": 0, "see": [0, 0], "scope": ""}
-        found = [*found, {**none, "lines": [], "blocks": [], "marks": [], "last": True}]
+        found = [*found, {**empty(0), "last": True}]
     for at, hunk in enumerate(found):
         wanted = None if hunk.pop("last", False) else at
         hunk["cards"] = [number for number, home in homes.items() if home == wanted]
