@@ -103,14 +103,14 @@ def test_seven_strays(folder: Path) -> None:
 
 
 def test_a_fix_from_the_run_alone_as_a_patch(folder: Path) -> None:
-    """The static analysis says nothing of a list's items: the run knows where `factor` meets what it does not fit."""
+    """The static analysis does not know which attribute it is: the run knows where `factor` meets what it misses."""
     program = HEAD + (
         "class Scale(nn.Module):\n"
         "    def __init__(self):\n"
         "        super().__init__()\n"
         "        self.table = [torch.full((2,), 3.0)]\n"
         "    def forward(self, x):\n"
-        "        factor = self.table[0]\n"
+        "        factor = getattr(self, 'table'.lower())[0]\n"
         "        return x * factor\n"
         "net = Scale().to(device)\n"
         "print(net(torch.ones(2, device=device)).sum().item())\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import NamedTuple
 
 from devfix.checkers.certainty import is_proven, why_silent
 from devfix.checkers.reach import is_safe
@@ -13,6 +14,7 @@ from devfix.engine.values import CALLER, LIBRARY_CALL, PASS
 from devfix.repair.candidates import at_its_making, written
 from devfix.repair.modules import is_safe_move
 from devfix.text.placing import guards_of
+from devfix.text.source import Source, remembered
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -33,28 +35,43 @@ def reached(node: ast.AST, made: ast.AST | None, place: Place, analysis: Analysi
     an accelerator fails there, too.
     """
     source = analysis.file.source
-    start = source.span(source.statement(node)).start
-    scope, guards = source.enclosing(node, *_FUNCTIONS), {*guards_of(source, node)}
-    for one in analysis.mismatches:
-        if one.relation != DIFFERENT or one.stray.links[0].node is made:
-            continue
-        if one.anchor_place.kind not in (VAR, LITERAL, place.kind):
-            continue
-        if not {each.kind for each in one.assumed} <= {CALLER, LIBRARY_CALL}:
-            continue
-        nodes: list[ast.AST] = [statement for file, statement in one.running if file is analysis.file]
-        nodes += [one.node] if one.file is analysis.file else []
-        above = [
-            at
-            for at in nodes
-            if source.enclosing(at, *_FUNCTIONS) is scope
-            and source.span(at).start < start
-            and guards.issuperset(guards_of(source, at))
-        ]
-        if above and not why_silent(one, analysis) and not _is_fixed(one, analysis):
-            line, _ = source.position(source.span(above[0]).start)
+    start, guards = source.span(source.statement(node)).start, {*guards_of(source, node)}
+    for one in _failing(source, analysis).get(source.enclosing(node, *_FUNCTIONS), ()):
+        if one.start >= start:
+            break
+        alike = one.place.kind in (VAR, LITERAL, place.kind) and one.made is not made
+        if alike and guards.issuperset(one.guards):
+            line, _ = source.position(one.start)
             return f"the mismatch on line {line}, which raises before, is fixed as well"
     return ""
+
+
+class _Failure(NamedTuple):
+    """Where a mismatch fails that has no safe fix: the offset, the conditions around it, what strays, and what of."""
+
+    start: int
+    guards: list[ast.If]
+    made: ast.AST
+    place: Place
+
+
+@remembered
+def _failing(source: Source, analysis: Analysis) -> dict[ast.AST | None, list[_Failure]]:
+    """By function, in the order of the text."""
+    found: dict[ast.AST | None, list[_Failure]] = {}
+    for one in analysis.mismatches:
+        certain = {each.kind for each in one.assumed} <= {CALLER, LIBRARY_CALL}
+        if one.relation != DIFFERENT or not certain or why_silent(one, analysis) or _is_fixed(one, analysis):
+            continue
+        nodes: list[ast.AST] = [statement for file, statement in one.running if file is analysis.file]
+        for at in [*nodes, *([one.node] if one.file is analysis.file else [])]:
+            failure = _Failure(
+                source.span(at).start, guards_of(source, at), one.stray.links[0].node, one.anchor_place
+            )
+            found.setdefault(source.enclosing(at, *_FUNCTIONS), []).append(failure)
+    for every in found.values():
+        every.sort(key=lambda one: one.start)
+    return found
 
 
 def _is_fixed(mismatch: Mismatch, analysis: Analysis) -> bool:

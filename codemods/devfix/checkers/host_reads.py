@@ -352,9 +352,10 @@ def _unproven_beside(read: HostRead, analysis: Analysis) -> str:
         if apart and source.statement(other.value_node) is statement and _unproven(other, source):
             return f"{quoted(source, other.value_node)} is copied as well"
         known.add(other.value_node)
-    for call in source.calls_by_name.get("numpy", ()):
-        at = call.func.value if isinstance(call.func, ast.Attribute) and not call.keywords else call
-        if at is not call and at not in known and source.statement(call) is statement:
+    for call in source.of_kind(ast.Call, statement):
+        numpy = isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.keywords
+        at = call.func.value if isinstance(call.func, ast.Attribute) and numpy else None
+        if at is not None and at not in known and source.statement(call) is statement:
             return f"{quoted(source, at)} is on the CPU"
     return reached(read.node, None, read.place, analysis)
 

@@ -85,7 +85,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
             _with_fix(codemod, [one for one in every[at] if len(one.assumed) == rank], analysis) or mismatch
         )
         nodes = [at, *_nodes(mismatch.stray.links, analysis)]
-        if codemod != "module-never-moved":  # what else strays where a module runs is another bug
+        if codemod not in ("module-never-moved", "register-buffer"):  # what else strays there is another bug
             nodes += [statement for file, statement in mismatch.running if file is analysis.file]
             nodes += [mismatch.node] if mismatch.file is analysis.file else []
         finding = _finding(codemod, at, mismatch, every[at], analysis)
