@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
+import inspect
 import random
 from types import ModuleType
 from typing import Any
@@ -72,6 +73,9 @@ def test_functions_are_there_and_follow_their_tensors(package: str) -> None:
             continue
         function = imported(package, name)
         assert callable(function), name
+        beside = ROWS[name].beside
+        if beside is not None:
+            assert list(inspect.signature(function.attribute).parameters)[beside[0] + 1] == beside[1], name
         if name in ARGUMENTS:
             made = function(torch.ones(4, 4, device="meta"), *ARGUMENTS[name])
             assert made.device.type == "meta", name

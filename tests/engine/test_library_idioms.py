@@ -8,10 +8,12 @@ from programs import marked, spoken
 HEAD = """\
 import random
 from collections import deque
+import captum
 import dgl
 import timm
 import torch
 import torch.nn as nn
+from captum.attr import DeepLift, IntegratedGradients, LayerGradCam, NoiseTunnel, Occlusion, Saliency
 from diffusers import DDPMScheduler
 from PIL import Image
 from tensordict import TensorDict
@@ -113,8 +115,132 @@ FOUND = {
         def blocks(x):
             return torch.block_diag(x.to(device), torch.ones(2, 2))  # <
     """,
+    "inputs of an attribution": """
+        ig = IntegratedGradients(net)
+        a = ig.attribute(torch.rand(3, 4), target=0)  # <
+    """,
+    "inputs of an attribution to a layer": """
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).to(device)
+        cam = LayerGradCam(forward_func=model, layer=model[0])
+        cam.attribute(inputs=torch.rand(3, 4), target=0)  # <
+    """,
+    "attributions in turn": """
+        for way in (Saliency(net), captum.attr.FeatureAblation(net)):
+            way.attribute(torch.rand(3, 4))  # <
+    """,
+    "an attribution with noise": """
+        NoiseTunnel(Saliency(net)).attribute(torch.rand(3, 4), nt_type="smoothgrad")  # <
+    """,
+    "an attribution that an object keeps": """
+        class Explainer:
+            def __init__(self):
+                self.net = nn.Linear(4, 2).to(device)
+                self.way = captum.attr.GuidedBackprop(self.net)
+            def explain(self, row):
+                return self.way.attribute(torch.tensor([row]), target=1)  # <
+    """,
+    "an attribution to a function": """
+        way = Saliency(lambda x: net(x).softmax(1))
+        way.attribute(torch.rand(3, 4))  # <
+    """,
+    "several inputs of an attribution": """
+        class Pair(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 2)
+            def forward(self, x, y):
+                return self.fc(x) + y
+        pair = Pair().to(device)
+        inputs = torch.rand(3, 4, device=device)
+        Saliency(pair).attribute((inputs, torch.rand(3, 2)))  # <
+    """,
+    "what an attribution hands on": """
+        class Shifted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 2)
+            def forward(self, x, y):
+                return self.fc(x) + y
+        ig = IntegratedGradients(Shifted().to(device))
+        ig.attribute(torch.rand(3, 4, device=device), additional_forward_args=torch.rand(3, 2))  # <
+    """,
+    "baselines": """
+        inputs = torch.rand(3, 4).to(device)
+        DeepLift(net).attribute(inputs, baselines=torch.zeros(3, 4), target=0)  # <
+    """,
+    "baselines by position": """
+        inputs = torch.rand(3, 4).to(device)
+        IntegratedGradients(net).attribute(inputs, torch.zeros(3, 4))  # <
+        Occlusion(net).attribute(inputs, (2,), None, torch.zeros(3, 4))  # <
+    """,
+    "baselines after a neuron": """
+        way = captum.attr.NeuronDeepLift(net, net)
+        way.attribute(torch.rand(3, 4).to(device), 0, torch.zeros(3, 4))  # <
+    """,
+    "baselines of what was moved": """
+        def explain(model, x):
+            ig = IntegratedGradients(model.to(device))
+            return ig.attribute(x.to(device), baselines=torch.zeros(1, 4))  # <
+    """,
+    "baselines of several inputs": """
+        way = IntegratedGradients(lambda x, y: x)
+        first, second = torch.rand(3, 4, device=device), torch.rand(3, 4)
+        bases = torch.zeros(3, 4)  # <
+        way.attribute((first, second), baselines=(bases, torch.zeros(3, 4)))
+    """,
+    "a network that an attribution finds on the CPU": """
+        class Late(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 2)
+            def forward(self, x):
+                return self.fc(x)
+        late = Late()  # <
+        Saliency(late).attribute(torch.rand(3, 4, device=device))
+    """,
 }
 SILENT = {
+    "inputs and baselines of an attribution that are moved": """
+        ig = IntegratedGradients(net)
+        inputs = torch.rand(3, 4).to(device)
+        ig.attribute(inputs, target=0)
+        ig.attribute(inputs, baselines=torch.zeros(3, 4, device=device), target=0)
+        ig.attribute(inputs, 0, baselines=torch.zeros_like(inputs))
+        ig.attribute(inputs, baselines=0.0)
+        Occlusion(net).attribute(inputs, (2,), None, torch.zeros(3, 4, device=device))
+    """,
+    "an attribution on the CPU": """
+        model = nn.Linear(4, 2)
+        IntegratedGradients(model).attribute(torch.rand(3, 4), torch.zeros(3, 4), target=0)
+        LayerGradCam(model, model).attribute(torch.rand(3, 4), target=0)
+    """,
+    "a network that is moved between": """
+        model = nn.Linear(4, 2)
+        way = Saliency(model)
+        way.attribute(torch.rand(3, 4))
+        model.to(device)
+        way.attribute(torch.rand(3, 4, device=device))
+    """,
+    "a network that is taken back for an attribution": """
+        model = nn.Linear(4, 2).to(device)
+        way = Saliency(model)
+        model.cpu()
+        way.attribute(torch.rand(3, 4))
+    """,
+    "other arguments of attributions": """
+        inputs = torch.rand(3, 4, device=device)
+        Saliency(net).attribute(inputs, torch.tensor([1]))
+        captum.attr.LayerGradCam.interpolate(torch.rand(3, 4), (2, 2))
+        captum.attr.TokenReferenceBase(0).generate_reference(4, device)
+        captum.attr.LLMAttribution(Saliency(net), None).attribute(torch.rand(3, 4))
+        captum.attr.NeuronGradient(net, net).attribute(inputs, torch.tensor([1]))
+        for way in (Saliency(net), IntegratedGradients(net)):
+            way.attribute(inputs, torch.tensor([1]))
+    """,
+    "a function that moves what an attribution hands on": """
+        way = IntegratedGradients(lambda x: net(x.to(device)))
+        way.attribute(torch.rand(3, 4), baselines=torch.zeros(3, 4))
+    """,
     "a graph that moves itself": """
         data = Data(x=torch.rand(3, 4))
         data.to(device)

@@ -28,14 +28,15 @@ _CALLS = frozenset(
     }
 )
 _FLAGS = frozenset({"into", "strict", "numbers", "reduce", "many", "whole", "nodevice", "pairs", "packs"})
+_ARGUMENTS = frozenset({"free", "host", "place", "beside"})
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset(
     {
         "bare", "loss", "container", "wrapper", "scatters", "owner", "copies", "runs", "unseen", "several", "record",
-        "bundle", "copied_bundle",
+        "bundle", "copied_bundle", "compares",
     }
 )  # fmt: skip
-_CLASSES = ("module", "items", "pairs", "not")  # rows with patterns
+_CLASSES = ("module", "items", "pairs", "explains", "not")  # rows with patterns
 _PLAIN = (
     "readers",
     "keywords",
@@ -76,6 +77,7 @@ class Row(NamedTuple):
     type: tuple[int, str] | None = None
     whole: bool = False
     place: tuple[int, str] | None = None
+    beside: tuple[int, str] | None = None
     into: bool = False
     pairs: bool = False
     packs: bool = False
@@ -164,7 +166,7 @@ class Models(NamedTuple):
         return made or next((one for name, one in self.makers if fnmatch.fnmatchcase(dotted, name)), "")
 
     def layer(self, dotted: str) -> str:
-        """What a class is to its data: one of _LAYERS, "module", "items", "pairs", or an empty string for any other."""
+        """What a class is to its data: one of _LAYERS or of _CLASSES, or an empty string for any other."""
         row = self.rows.get(dotted)
         if row is not None:
             return row.form if row.form in _LAYERS else ""
@@ -243,17 +245,12 @@ def models() -> Models:
             continue
         for word in rest:
             key, _, value = word.partition("=")
-            if key == "free" and value:
+            if key in _ARGUMENTS and value:
                 position, _, name = value.partition(":")
-                row = row._replace(free=(int(position), name))
+                argument: dict[str, Any] = {key: (int(position), name)}
+                row = row._replace(**argument)
             elif key == "rank" and value:
                 row = row._replace(rank=int(value))
-            elif key == "host" and value:
-                position, _, name = value.partition(":")
-                row = row._replace(host=(int(position), name))
-            elif key == "place" and value:
-                position, _, name = value.partition(":")
-                row = row._replace(place=(int(position), name))
             elif key == "gives" and value:
                 row = row._replace(gives=tuple(value.split(",")))
             elif key == "type" and value:

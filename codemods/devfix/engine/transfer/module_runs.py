@@ -19,7 +19,7 @@ from devfix.engine.places import (
     alternatives,
     is_parameter,
 )
-from devfix.engine.transfer.builtin import Builtins
+from devfix.engine.transfer.attributions import Attributions
 from devfix.engine.transfer.requirements import Operand
 from devfix.engine.values import (
     BATCH,
@@ -36,7 +36,7 @@ from devfix.engine.values import (
 from devfix.models.loader import public
 
 
-class ModuleRuns(Builtins):
+class ModuleRuns(Attributions):
     def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
         """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
         values, keywords = arguments = self.inputs(arguments)
