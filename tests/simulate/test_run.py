@@ -295,7 +295,7 @@ SPAWN = """
 import torch, torch.multiprocessing as mp
 
 def work(rank, said):
-    print(rank, torch.ones(1, device=f"cuda:{rank}").device, flush=True)
+    print(f'{rank} {torch.ones(1, device=f"cuda:{rank}").device}\\n', end="", flush=True)  # at once
     said.wait()
     if rank:
         weight = torch.ones(2, 2, device="cuda")

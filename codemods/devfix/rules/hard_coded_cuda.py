@@ -50,8 +50,9 @@ class HardCodedCuda(Codemod):
     the project that chooses its device, whoever installs the project, or, where no program is in sight,
     whoever imports the file.
 
-    It leaves alone scripts that use CUDA throughout, branches that the user chooses (`if use_cuda:`), tests,
-    kernels and benchmarks. Autocast and GradScaler belong to `normalize-device-type`.
+    It leaves alone scripts that use CUDA throughout, functions that no program in view gets to without going to
+    CUDA in another place, branches that the user chooses (`if use_cuda:`), tests, kernels and benchmarks. Autocast
+    belongs to `normalize-device-type`.
 
     ## Why is this bad?
     `.cuda()` raises on a machine without CUDA, and where there are several GPUs it moves to the *current*

@@ -387,7 +387,9 @@ def _is_of_tensor(role: str, name: str) -> bool:
     """Does a method tell that what was moved, cast or given back is a tensor, and no module or container?"""
     if role not in ("given", "cast", "moved") or name not in tensor_attributes():
         return False
-    return role == "given" or name not in module_attributes() | (_OF_OTHERS if role == "moved" else set())
+    if role == "moved" and name in _OF_OTHERS:
+        return False
+    return role == "given" or name not in module_attributes()
 
 
 def _sizes(values: Sequence[tuple[Value, ast.expr]]) -> bool:
