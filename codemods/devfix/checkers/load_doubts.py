@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from devfix.checkers.loads import without_place
+from devfix.checkers.loads import is_fetched, without_place
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_for_tests
 from devfix.engine.evidence_of_loads import says
@@ -98,11 +98,6 @@ def _is_guarded(load: Load, analysis: Analysis) -> bool:
                     return True
         child = up
     return False
-
-
-def is_fetched(load: Load) -> bool:
-    """Does a load fetch a file by its address? What is published mostly loads anywhere."""
-    return load.name.endswith(("_from_url", "load_url"))
 
 
 def matters(load: Load, source: Source) -> bool:

@@ -233,11 +233,16 @@ def is_checkpoint(load: Load, uses: Uses, device: str, source: Source) -> bool:
     names = " ".join(uses.names)
     if is_of_states(names) is False:
         return False
-    if load.name.endswith(("_from_url", "load_url")):
+    if is_fetched(load):
         return True
     argument = source.code(load.path) if load.path is not None else ""
     told = is_of_states(f"{argument} {names}", load.function.name if load.function is not None else "")
     return bool(told) or (told is None and uses.has(Use.TENSOR) and bool(device))
+
+
+def is_fetched(load: Load) -> bool:
+    """Does a load fetch a file by its address? What is published mostly loads anywhere."""
+    return load.name.endswith(("_from_url", "load_url"))
 
 
 def _is_told(function: Function | None) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from devfix.flow.events import Event, Scope, What, scopes_of
 from devfix.flow.outside import Outside
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from devfix.engine.callers import Callers
     from devfix.engine.files import Resolver
     from devfix.engine.trace import Watched
-
-Made = TypeVar("Made")
 
 
 class Flow:
@@ -38,12 +36,6 @@ class Flow:
     def value(self, node: ast.expr) -> Value:
         """What an expression is at its place; UNKNOWN where nothing is known."""
         return value_at(self.watched(), node)
-
-    def once(self, make: Callable[[Source], Made]) -> Made:
-        """What `make` makes of the source; several codemods want the same."""
-        if make not in self._once:
-            self._once[make] = make(self.source)
-        return cast(Made, self._once[make])  # kept under the very function that made it
 
     def facts(self) -> Analysis:
         """What the engine finds out about the file; computed when it is first asked for."""

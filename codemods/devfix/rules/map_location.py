@@ -14,6 +14,7 @@ from devfix.checkers.loads import (
     default_is_none,
     fixed,
     is_checkpoint,
+    is_fetched,
     place_for,
 )
 from devfix.codemod import Codemod, Example
@@ -301,7 +302,7 @@ class _Found:
 
 def _is_without_choice(flow: Flow, load: Load) -> bool:
     """Is the device that it was saved from mostly there in the program as it is run, so that nobody needs the fix?"""
-    settled = doubts.is_settled(load, flow.source) or doubts.is_fetched(load)
+    settled = doubts.is_settled(load, flow.source) or is_fetched(load)
     return settled or (not doubts.has_choice(flow.source) and doubts.needs_cuda(flow, load))
 
 

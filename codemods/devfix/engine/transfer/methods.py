@@ -271,8 +271,7 @@ class Methods(Moves):
             self.attach(node, base, name, value)
         elif value.kind == UNKNOWN and (value.links or value.place.key is not None):
             self.analysis.parts.registered.add(value.links[0].node if value.links else value.place.key)
-            if name.startswith("weight"):  # of a loss, for instance: it may be None
-                self.state.set_attribute(base.ref, name, value)
+            self.state.set_attribute(base.ref, name, value)  # it may be None
         else:
             # What the constructor puts on a device is there until the module is moved.
             place = self.where(value)
