@@ -226,3 +226,17 @@ def test_notebooks_import_modules(tmp_path: Path) -> None:
     write(tmp_path, {"setup.py": "", "heads.py": HEADS, "nb.ipynb": json.dumps(notebook, indent=1)})
     assert len(found(tmp_path, "nb.ipynb")) == 1
     assert found(tmp_path, "nb.ipynb", project=None) == []
+
+
+@pytest.mark.parametrize(
+    ("papers", "seen"), [("README.md", True), ("requirements.txt", True), ("notes.txt", False)]
+)
+def test_a_copy_without_git_is_known_by_its_papers(papers: str, seen: bool, tmp_path: Path) -> None:
+    write(tmp_path, {"heads.py": HEADS, papers: "", "tools/train.py": training(FROM.format("heads"))})
+    assert found(tmp_path, "tools/train.py") == ["tools/train.py:9 reorder-to"] * seen
+
+
+def test_papers_count_only_where_no_folder_is_a_project(tmp_path: Path) -> None:
+    files = {"heads.py": HEADS, "pyproject.toml": "", "tools/README.md": ""}
+    write(tmp_path, {**files, "tools/train.py": training(FROM.format("heads"))})
+    assert found(tmp_path, "tools/train.py") == ["tools/train.py:9 reorder-to"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from applying import findings
+from devfix import check
 from devfix.findings import Finding, Safety
 from devfix.flow import analyse
 from devfix.project.project import Projects
@@ -94,7 +95,7 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         (INSISTS + MORE, {"main.py": MAIN, "use.py": "from pads import pad\n"}, False),
         (INSISTS + MORE.replace("mean(x)\n", "mean(pad(x))\n"), {"main.py": MAIN, "use.py": "from pads import pad\n"}, True),
         (INSISTS + MORE, {"main.py": MAIN + "getattr(pads, args.how)(x)\n", "use.py": "from pads import pad\n"}, True),
-        (INSISTS, {"main.py": program(CHOICE).replace("import pad\n", "import other\n")}, False),  # not used
+        (INSISTS, {"main.py": program(CHOICE).replace("import pad\n", "import other\n")}, None),  # not used
     ],
 )  # fmt: skip
 def test_the_programs_tell(tmp_path: Path, text: str, programs: dict[str, str], safe: bool | None) -> None:
@@ -268,3 +269,74 @@ def test_silent_where_all_programs_go_to_cuda_in_another_place(tmp_path: Path) -
     files = {"pyproject.toml": "", "pads.py": INSISTS, "step.py": STEP + ONE, "main.py": program("", "step")}
     assert levels(tmp_path, files | {"main.py": program(CHOICE, "step")}) == [Safety.UNSAFE]
     assert levels(tmp_path, files) == []
+
+
+BY_NAME = """
+import argparse, importlib, torch
+
+args = argparse.ArgumentParser().parse_args()
+x = torch.ones(2, 3)
+{}
+importlib.import_module(args.module).__dict__[args.function](x, 2)
+"""
+
+
+@pytest.mark.parametrize(("moves", "told"), [(ALWAYS, False), (CHOICE, True)])
+def test_programs_that_load_it_by_name_may_all_go_to_cuda(tmp_path: Path, moves: str, told: bool) -> None:
+    files = {
+        "pyproject.toml": "",
+        "pads.py": INSISTS + "\n\nPADS = [pad]\n",
+        "main.py": BY_NAME.format(moves),
+    }
+    assert len(checked(tmp_path, files)) == told
+
+
+FLAGGED = HEAD + (
+    "def pad(x: torch.Tensor, n, gpu):\n    y = torch.zeros(x.size(0), n)\n    if gpu:\n        y = y.cuda()\n"
+    "    return torch.cat([x, y], 1)\n"
+)
+
+
+@pytest.mark.parametrize(("moves", "told"), [(CHOICE, False), (NUMBERED, True)])
+def test_a_flag_is_for_the_current_gpu_where_there_is_no_other(
+    tmp_path: Path, moves: str, told: bool
+) -> None:
+    main = program(moves).replace("pad(x, 2)", "pad(x, 2, args.gpu)")
+    files = {"pyproject.toml": "", "pads.py": FLAGGED, "main.py": main}
+    assert len(checked(tmp_path, files)) == told
+
+
+COUNTED = """
+import torch
+import torch.distributed as dist
+
+
+def total(count):
+    sums = torch.tensor([count]).cuda()
+    {}
+    return sums
+"""
+
+
+@pytest.mark.parametrize(("line", "told"), [("dist.all_reduce(sums)", False), ("print(sums)", True)])
+def test_what_goes_to_other_processes_is_on_cuda(tmp_path: Path, line: str, told: bool) -> None:
+    assert len(checked(tmp_path, {"pyproject.toml": "", "pads.py": COUNTED.format(line)})) == told
+
+
+@pytest.mark.parametrize(("places", "told"), [(5, 5), (6, 0)])
+def test_a_file_with_many_places_is_written_for_cuda(tmp_path: Path, places: int, told: int) -> None:
+    text = HEAD + "".join(f"def make{n}(n):\n    return torch.zeros(n).cuda()\n\n\n" for n in range(places))
+    text += "def like(x):\n    return x.to(x.device)\n"
+    assert len(checked(tmp_path, {"pyproject.toml": "", "pads.py": text})) == told
+
+
+@pytest.mark.parametrize(("moves", "told"), [(ALWAYS, 0), (CHOICE, 1)])
+def test_no_other_checker_tells_what_is_right_as_it_is(tmp_path: Path, moves: str, told: int) -> None:
+    for name, text in {
+        "pyproject.toml": "",
+        "pads.py": INSISTS + PORTABLE,
+        "main.py": program(moves),
+    }.items():
+        (tmp_path / name).write_text(text)
+    every = check(tmp_path, cache=False).findings
+    assert [one.codemod for one in every if one.path.endswith("pads.py")] == ["hard-coded-cuda"] * told

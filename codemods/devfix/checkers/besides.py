@@ -17,6 +17,7 @@ from devfix.checkers import (
     refusals,
     siblings,
 )
+from devfix.checkers.literal_programs import is_right
 from devfix.checkers.reach import is_reached
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
@@ -48,23 +49,28 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
         for finding, lines in checker.found(analysis, served):
             by_itself = apart.get(finding.codemod, set[int]())
             if spoken.isdisjoint(lines) and by_itself.isdisjoint(lines):
+                around = _function_at(finding.span.start, source)
+                if finding.codemod == "hard-coded-cuda" and is_right(
+                    flow, finding.span, around or source.tree
+                ):
+                    continue
                 told |= lines
                 fix = finding.fix
                 if fix is not None and fix.safety is Safety.SAFE:
-                    if not is_reached(flow, _function_at(finding.span.start, source)):
+                    if not is_reached(flow, around):
                         message = f"{finding.message}. The fix assumes that this runs on an accelerator"
                         finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))
                 yield finding
         spoken |= told
 
 
-def _function_at(offset: int, source: Source) -> ast.AST | None:
+def _function_at(offset: int, source: Source) -> ast.FunctionDef | None:
     """The innermost function around a position of a file."""
     return _functions(source).get(source.position(offset)[0])
 
 
 @remembered
-def _functions(source: Source) -> dict[int, ast.AST]:
+def _functions(source: Source) -> dict[int, ast.FunctionDef]:
     """Line -> the innermost function that it is in."""
     every = sorted(source.of_kind(ast.FunctionDef), key=lambda one: one.lineno)
     return {line: one for one in every for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cached_property
 
-from devfix.checkers.literal_guards import Told, guard_of, is_for_cuda
+from devfix.checkers.literal_guards import Told, guard_of
 from devfix.engine.analysis import Analysis
-from devfix.engine.files import Class, File, Function
+from devfix.engine.files import Class, Function
 from devfix.engine.named import Named
+from devfix.engine.steps import Steps
 from devfix.engine.values import MODULE
-from devfix.findings import Edit, Elsewhere, ReplaceExpression, Safety, Span
+from devfix.findings import Edit, Elsewhere, Safety, Span
 from devfix.flow import Flow
 from devfix.models.frameworks import HOST_BASES
 from devfix.project.marks import CHOOSES, OTHER, marks_in
 from devfix.text.bindings import FunctionNode, function_around
-from devfix.text.names import path_of
 from devfix.text.placing import around
 from devfix.text.source import Source
 
@@ -67,10 +67,6 @@ _RAISING = frozenset(
 )
 # A compiled extension as PyTorch had them before 1.0, when tensors had no `device`.
 _OLD = re.compile(r"\btorch\.utils\.ffi\b|^[^\S\n]*(?:from|import)\s+[\w.]*\b_ext\b", re.MULTILINE)
-_ACCELERATOR = re.compile(r"cuda(?::(?P<number>\d+))?$|(?P<mps>mps)(?::0)?$")
-_CURRENT = "torch.cuda.current_device"
-_MANY = 5  # places that name CUDA, in a file that asks for no device anywhere
-_ALONE = "goes to the current GPU, wherever the caller's tensors are, and raises without CUDA; no other device is known"
 
 
 class Cure(Flag):
@@ -204,6 +200,10 @@ class Program:
             return False
         return "__main__" in self.source.text and not _OTHER_GPU.search(self.source.text)
 
+    def is_unused(self, function: Scope) -> bool:
+        """Does nothing call a function, in a project whose programs are in view?"""
+        return self.flow.project.is_in_view() and self._is_unused(function)
+
     def may_lack_cuda(self, node: ast.AST) -> bool:
         """May a function be called where there is no CUDA, by a program that chooses, or by one out of view?
 
@@ -212,8 +212,11 @@ class Program:
         top = top_of(self.source, node)
         if not top or self.flow.project.needs_cuda() is True:
             return False
-        known = self.flow.project.runs_chosen(top)
-        return not SCRIPT.search(self.source.text) if known is None else known
+        project = self.flow.project
+        known = project.runs_chosen(top)
+        if known is None:
+            return not SCRIPT.search(self.source.text) and project.all_on_cuda() is not True
+        return known
 
     def is_on_cuda(self, function: Scope) -> bool:
         """Do all programs that get to a function go to CUDA in any case, themselves or in another place?
@@ -223,9 +226,30 @@ class Program:
         project, top = self.flow.project, top_of(self.source, function)
         if project.needs_cuda() is True or project.runs_on_cuda(top) is True:
             return True
-        if self.is_agnostic or self.source.calls_by_name.get(top) or project.other_gpu():
+        if project.other_gpu():
+            return False
+        if project.runs_chosen(top) is None:
+            return project.all_on_cuda() is True
+        if self.is_agnostic or self.source.calls_by_name.get(top):
             return False
         return project.runs_chosen(top) is False and project.runs_without_cuda(top, itself=True) is False
+
+    @cached_property
+    def _sending(self) -> set[ast.AST | None]:
+        """The functions that give something to the other processes, whose usual backend works on CUDA only."""
+        steps = [one for one in Steps(self.analysis).every("collective") if one.file is self.analysis.file]
+        return {function_around(self.source, one.at) for one in steps if one.at is not None}
+
+    def is_sent(self, node: ast.AST) -> bool:
+        """Is a place in a function that gives something to the other processes?"""
+        function = function_around(self.source, node)
+        return function is not None and function in self._sending
+
+    def has_one_gpu(self, function: Scope) -> bool:
+        """Do the programs that get to a function use no GPU but the current one?"""
+        project, top = self.flow.project, top_of(self.source, function)
+        in_view = project.runs_moved(top) is not None and project.is_in_view()
+        return in_view and project.other_gpu() is False and not project.runs_elsewhere(top)
 
     # --- is a fix worth anything -----------------------------------------------------------
 
@@ -309,88 +333,11 @@ class Program:
         return name in _RAISING
 
 
-def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
-    """Places that no device is known for (`left`, and the current GPU's number), where there may be no CUDA."""
-    source = program.source
-    yield from _only_choice(program, left)
-    if len(left) >= _MANY and not program.is_agnostic:
-        return  # the file is written for CUDA
-    asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
-    for place in (*(one.node for one in left), *(node for node in asked if not _is_chosen(source, node))):
-        if program.may_lack_cuda(place):
-            yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
-
-
-def _is_chosen(source: Source, node: ast.Call) -> bool:
-    """Is it asked for on some ways through its function only, such as where there is CUDA; or for CUDA alone?"""
-    for up in source.ancestors(node):
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            break
-        if isinstance(up, (ast.If, ast.IfExp, ast.BoolOp, ast.Try)):
-            return True
-    return is_for_cuda(source, node) or guard_of(source, node).told is not Told.NOTHING
-
-
-def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
-    """`device = "cuda"` in a script that asks for no accelerator elsewhere: one word keeps it from running without."""
-    source, file = program.source, program.analysis.file
-    if left or not SCRIPT.search(source.text) or program.flow.project.needs_cuda() is True:
-        return
-    places = [one for one in _devices_given(file) if one not in program.analysis.named.calls]
-    if len(places) != 1 or guard_of(source, places[0]).told is not Told.NOTHING:
-        return
-    (node,) = places
-    if any(program.raises(one) and one is not node for one in source.of_kind(ast.Call)):
-        return
-    inner = node.args[0] if isinstance(node, ast.Call) and node.args else node
-    asked = _ACCELERATOR.match(_device_text(file, node))
-    name, test = ("MPS", "torch.backends.mps.is_available()") if asked and asked["mps"] else ("CUDA", "")
-    number = int(asked["number"] or 0) if asked else 0
-    test = test or (f"torch.cuda.device_count() > {number}" if number else "torch.cuda.is_available()")
-    there = f"{number + 1} GPUs" if number else name
-    edits = (ReplaceExpression(source.span(inner), f'{source.code(inner)} if {test} else "cpu"'),)
-    why = f"is the only place of this script that asks for {name}, and raises without {there if number else 'it'}"
-    title = f"use {name} only if it is available"
-    yield Verdict(
-        source.span(node),
-        source.code(node),
-        "",
-        why,
-        edits if source.imports.get("torch") == "torch" else (),
-        Safety.UNSAFE,
-        title=title,
-        assumes=f"the program should run without {there}, too",
-    )
-
-
-def _devices_given(file: File) -> Iterator[ast.expr]:
-    """`device = "cuda"`, `load(path, device="cuda")`, and the number of the current GPU under a name.
-
-    No default of a command line.
-    """
-    for node in file.source.of_kind(ast.Assign):
-        if len(node.targets) == 1 and path_of(node.targets[0]).lower().endswith("device"):
-            if _ACCELERATOR.match(_device_text(file, node.value)):
-                yield node.value
-    for call in file.source.of_kind(ast.Call):
-        if isinstance(call.func, ast.Attribute) and call.func.attr in ("add_argument", "set_defaults"):
-            continue
-        for one in call.keywords:
-            if one.arg == "device" and _ACCELERATOR.match(_device_text(file, one.value)):
-                yield one.value
-        if file.source.qualified(call.func) == _CURRENT and isinstance(file.source.parents[call], ast.Assign):
-            yield call
-
-
-def _device_text(file: File, node: ast.expr) -> str:
-    """The text of a device that is written as one, or as the number of a GPU in `torch.device(0)`."""
-    if (
-        isinstance(node, ast.Call)
-        and file.source.qualified(node.func) == "torch.device"
-        and len(node.args) == 1
-    ):
-        inner = node.args[0]
-        if isinstance(inner, ast.Constant) and type(inner.value) is int and not node.keywords:
-            return f"cuda:{inner.value}"
-        return "" if node.keywords else _device_text(file, inner)
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+def is_right(flow: Flow, span: Span, function: Scope) -> bool:
+    """Is what is on CUDA by name right as it is, since every run of the function is on the current GPU?"""
+    program = Program(flow)
+    if program.is_on_cuda(function) or program.is_unused(function):
+        return True
+    sites = [one.node for one in program.analysis.named.calls.values() if flow.source.span(one.node) == span]
+    told = any(guard_of(flow.source, one).told in (Told.CHOSEN, Told.SAME) for one in sites)
+    return told and program.has_one_gpu(function)

@@ -25,9 +25,8 @@ from devfix.checkers.literal_programs import (
     Verdict,
     grouped,
     position,
-    top_of,
-    unplaced,
 )
+from devfix.checkers.literal_rest import unplaced
 from devfix.engine.files import Function
 from devfix.engine.named import Named
 from devfix.engine.values import BATCH, MODULE, TENSOR
@@ -120,7 +119,11 @@ def _weighed(
     for function, verdict in settled:
         if verdict.safety is Safety.SAFE and not program.is_worth(verdict, function):
             verdict = replace(verdict, safety=Safety.UNSAFE)
-        if rest or verdict.safety is Safety.SAFE or not program.is_on_cuda(function):
+        if (
+            rest
+            or verdict.safety is Safety.SAFE
+            or (not program.is_on_cuda(function) and not program.is_unused(function))
+        ):
             yield verdict
 
 
@@ -236,11 +239,8 @@ class _Judge:
             return  # `device = "cuda" if is_available() else "cpu"`: that is the current GPU
         sure = above is not None and self._is_of_value(guard)
         sure = sure and not self.program.is_current_only(self.function)
-        top = top_of(self.source, self.function)
-        project = self.flow.project
-        in_view = project.runs_chosen(top) is not None and project.runs_moved(top) is not None
-        if in_view and project.other_gpu() is False and not project.runs_elsewhere(top):
-            return  # the programs of the project use no GPU but the current one
+        if self.program.has_one_gpu(self.function):
+            return
         whole = self._whole(guard, sites, guard.device)
         if whole is not None:
             span, edits = whole
@@ -311,6 +311,8 @@ class _Judge:
         made = self.analysis.file.of_node.get(self.function)
         root = met.text.partition(".")[0] if met is not None else ""
         if met is None or not isinstance(made, Function) or root not in {one.arg for one in made.parameters}:
+            return None
+        if self.program.has_one_gpu(self.function):
             return None
         return self._verdict(site, replace(met, sure=False), self._meets(met))
 

@@ -71,6 +71,14 @@ class Outside:
         """Do only programs that go to the current GPU in any case get to a function or class? None: not known."""
         return None
 
+    def is_in_view(self) -> bool:
+        """Does the project show programs, or another file that uses the asking one?"""
+        return False
+
+    def all_on_cuda(self) -> bool | None:
+        """Do the programs of the project that show a choice go to CUDA all the same? None: none is known."""
+        return None
+
     def runs_elsewhere(self, name: str) -> bool | None:
         """Does a program whose tensors are on another GPU than the current one get to a function or class?"""
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from devfix.documents import DocumentError, read_bytes
 from devfix.pipeline import depends
-from devfix.pipeline.listing import is_marked, kind_inside, kind_of, python_files, root_of, state_of_all
+from devfix.pipeline.listing import kind_inside, kind_of, mark_of, python_files, root_of, state_of_all
 
 if TYPE_CHECKING:
     from devfix.documents.kept import Kept
@@ -28,7 +28,7 @@ class Present:
         self._kept, self._settings = kept, settings
         self._importers: dict[str, Importers] = {}
         self._known: dict[str, str] = {}
-        self._marked = cache(is_marked)  # many folders lie in the same ones
+        self._mark = cache(mark_of)  # many folders lie in the same ones
         self._reals: dict[str, str] = {}
         self._folders: dict[str, dict[str, str] | None] = {}
         self._listed: dict[str, list[str]] = {}
@@ -160,7 +160,7 @@ class Present:
 
             return installed(path)
         if what == "^":
-            return root_of(os.path.join(path, "file"), self._marked, self.real)
+            return root_of(os.path.join(path, "file"), self._mark, self.real)
         return "nothing"
 
     def _of_content(self, path: str) -> str:

@@ -8,12 +8,18 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
 
 from devfix.pipeline import depends
 
 FILES = 3000  # in a larger project, callers are not looked for
 _MARKS = (".git", "pyproject.toml")
 _SETUPS = ("setup.py", "setup.cfg")
+# What lies at the top of most repositories: of a copy without `.git` there is nothing else to go by.
+_PAPERS = (
+    *("README.md", "README.rst", "README.txt", "README", "LICENSE", "LICENSE.txt", "LICENSE.md"),
+    *("requirements.txt", "environment.yml", "environment.yaml"),
+)
 _INIT = "__init__.py"
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 
@@ -25,25 +31,42 @@ def upward(folder: str) -> Iterator[str]:
         yield (folder := above)
 
 
-def is_marked(folder: str) -> bool:
-    """Does a folder look like the top of a project? In a package, a `setup.py` builds an extension."""
-    marks = _MARKS if os.path.exists(os.path.join(folder, _INIT)) else (*_MARKS, *_SETUPS)
-    return any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
+class Mark(IntEnum):
+    """How much a folder looks like the top of a project."""
+
+    NOTHING = 0
+    PAPERS = 1
+    PROJECT = 2
+
+
+def mark_of(folder: str) -> Mark:
+    """How much a folder looks like the top of a project. In a package, a `setup.py` builds an extension."""
+    in_package = os.path.exists(os.path.join(folder, _INIT))
+    marks = _MARKS if in_package else (*_MARKS, *_SETUPS)
+    if any(os.path.exists(os.path.join(folder, mark)) for mark in marks):
+        return Mark.PROJECT
+    papers = not in_package and any(os.path.exists(os.path.join(folder, name)) for name in _PAPERS)
+    return Mark.PAPERS if papers and folder != os.path.expanduser("~") else Mark.NOTHING
 
 
 def root_of(
     path: str,
-    marked: Callable[[str], bool] = is_marked,
+    mark: Callable[[str], Mark] = mark_of,
     real: Callable[[str], str] = os.path.realpath,
 ) -> str:
     """The project that a file belongs to: the nearest folder above it that looks like one.
 
-    Where none does: the folder above its outermost package.
+    Where none does: the nearest one with a README, a license or requirements; or the one above its outermost package.
     """
     home = os.path.dirname(real(path))
+    described = ""
     for folder in upward(home):
-        if marked(folder):
+        found = mark(folder)
+        if found is Mark.PROJECT:
             return folder
+        described = described or (folder if found is Mark.PAPERS else "")
+    if described:
+        return described
     while os.path.exists(os.path.join(home, _INIT)) and os.path.dirname(home) != home:
         home = os.path.dirname(home)
     return home

@@ -80,6 +80,12 @@ class View(Outside):
     def runs_on_cuda(self, name: str) -> bool | None:
         return self.project.runs.on_cuda(self.path, self.source.text, name)
 
+    def is_in_view(self) -> bool:
+        return self.project.runs.all_on_cuda() is not None or bool(self.project.facts.importers(self.path))
+
+    def all_on_cuda(self) -> bool | None:
+        return self.project.runs.all_on_cuda()
+
     def runs_elsewhere(self, name: str) -> bool | None:
         return self.project.runs.elsewhere(self.path, self.source.text, name)
 

@@ -1,0 +1,110 @@
+"""Places that name CUDA, of which no device is known: where a program may do without CUDA, they are told."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devfix.checkers.literal_guards import Told, guard_of, is_for_cuda
+from devfix.checkers.literal_programs import SCRIPT, Program, Verdict
+from devfix.engine.files import File
+from devfix.engine.named import Named
+from devfix.findings import ReplaceExpression, Safety
+from devfix.text.bindings import function_around
+from devfix.text.names import path_of
+from devfix.text.source import Source
+
+_ACCELERATOR = re.compile(r"cuda(?::(?P<number>\d+))?$|(?P<mps>mps)(?::0)?$")
+_CURRENT = "torch.cuda.current_device"
+_MANY = 5  # places that name CUDA
+_ALONE = "goes to the current GPU, wherever the caller's tensors are, and raises without CUDA; no other device is known"
+
+
+def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
+    """Places that no device is known for (`left`, and the current GPU's number), where there may be no CUDA."""
+    source = program.source
+    yield from _only_choice(program, left)
+    if len(left) >= _MANY + program.is_agnostic:
+        return  # the file is written for CUDA
+    asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
+    places = [*(one.node for one in left), *(node for node in asked if not _is_chosen(source, node))]
+    for place in places:
+        function = function_around(source, place) or source.tree
+        if program.may_lack_cuda(place) and not program.is_sent(place) and not program.is_unused(function):
+            yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
+
+
+def _is_chosen(source: Source, node: ast.Call) -> bool:
+    """Is it asked for on some ways through its function only, such as where there is CUDA; or for CUDA alone?"""
+    for up in source.ancestors(node):
+        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        if isinstance(up, (ast.If, ast.IfExp, ast.BoolOp, ast.Try)):
+            return True
+    return is_for_cuda(source, node) or guard_of(source, node).told is not Told.NOTHING
+
+
+def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
+    """`device = "cuda"` in a script that asks for no accelerator elsewhere: one word keeps it from running without."""
+    source, file = program.source, program.analysis.file
+    if left or not SCRIPT.search(source.text) or program.flow.project.needs_cuda() is True:
+        return
+    places = [one for one in _devices_given(file) if one not in program.analysis.named.calls]
+    if len(places) != 1 or guard_of(source, places[0]).told is not Told.NOTHING:
+        return
+    (node,) = places
+    if any(program.raises(one) and one is not node for one in source.of_kind(ast.Call)):
+        return
+    inner = node.args[0] if isinstance(node, ast.Call) and node.args else node
+    asked = _ACCELERATOR.match(_device_text(file, node))
+    name, test = ("MPS", "torch.backends.mps.is_available()") if asked and asked["mps"] else ("CUDA", "")
+    number = int(asked["number"] or 0) if asked else 0
+    test = test or (f"torch.cuda.device_count() > {number}" if number else "torch.cuda.is_available()")
+    there = f"{number + 1} GPUs" if number else name
+    edits = (ReplaceExpression(source.span(inner), f'{source.code(inner)} if {test} else "cpu"'),)
+    why = f"is the only place of this script that asks for {name}, and raises without {there if number else 'it'}"
+    title = f"use {name} only if it is available"
+    yield Verdict(
+        source.span(node),
+        source.code(node),
+        "",
+        why,
+        edits if source.imports.get("torch") == "torch" else (),
+        Safety.UNSAFE,
+        title=title,
+        assumes=f"the program should run without {there}, too",
+    )
+
+
+def _devices_given(file: File) -> Iterator[ast.expr]:
+    """`device = "cuda"`, `load(path, device="cuda")`, and the number of the current GPU under a name.
+
+    No default of a command line.
+    """
+    for node in file.source.of_kind(ast.Assign):
+        if len(node.targets) == 1 and path_of(node.targets[0]).lower().endswith("device"):
+            if _ACCELERATOR.match(_device_text(file, node.value)):
+                yield node.value
+    for call in file.source.of_kind(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("add_argument", "set_defaults"):
+            continue
+        for one in call.keywords:
+            if one.arg == "device" and _ACCELERATOR.match(_device_text(file, one.value)):
+                yield one.value
+        if file.source.qualified(call.func) == _CURRENT and isinstance(file.source.parents[call], ast.Assign):
+            yield call
+
+
+def _device_text(file: File, node: ast.expr) -> str:
+    """The text of a device that is written as one, or as the number of a GPU in `torch.device(0)`."""
+    if (
+        isinstance(node, ast.Call)
+        and file.source.qualified(node.func) == "torch.device"
+        and len(node.args) == 1
+    ):
+        inner = node.args[0]
+        if isinstance(inner, ast.Constant) and type(inner.value) is int and not node.keywords:
+            return f"cuda:{inner.value}"
+        return "" if node.keywords else _device_text(file, inner)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
