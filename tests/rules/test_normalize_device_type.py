@@ -727,3 +727,30 @@ def test_what_is_handed_on_with_stars_has_no_expression_to_change() -> None:
     )
     found = devfix.check(source=text, settings=False).findings
     assert [(one.line, one.codemod) for one in found] == [(12, RULE.id)]
+
+
+HALF = """
+import torch
+
+
+def train(model, loader, device, args):
+    model.to(device)
+    {scaler}
+    for x in loader:
+        x = x.to(device)
+        {opens}
+            with torch.cuda.amp.autocast():
+                model(x).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scaler", "opens", "told"),
+    [
+        ("scaler = torch.cuda.amp.GradScaler()", "if args.use_amp:", 0),
+        ("scaler = torch.cuda.amp.GradScaler()", "for _ in range(2):", 1),
+        ("scaler = None", "if args.use_amp:", 1),
+    ],
+)
+def test_half_precision_that_is_an_option_is_for_cuda(scaler: str, opens: str, told: int) -> None:
+    assert len(findings(HALF.format(scaler=scaler, opens=opens))) == told

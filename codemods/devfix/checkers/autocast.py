@@ -22,7 +22,7 @@ from devfix.models import frameworks
 from devfix.repair.expressible import devices_at, expressible
 from devfix.text.bindings import bound
 from devfix.text.placing import bound_before, dotted
-from devfix.text.source import Source
+from devfix.text.source import Source, remembered
 
 CODEMOD = device_types.CODEMOD
 # A file that goes to CUDA by name at least as often as it asks for a device is for CUDA, and means it.
@@ -261,6 +261,8 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         return None  # nothing in view switches it on there
     if (off or by_machine) and any(condition == CUDA_THERE and holds for condition, holds in one.path):
         return None
+    if one.of_cuda and one.path and one.enabled is None and _scales(source):
+        return None  # an option of the program, for the half precision that only CUDA has
     effect = "autocast stays on" if off else "it does nothing"
     data = "its data is moved to" if near.moved else "the data is on"
     message = f"this autocast is for CUDA only, but {data} {where}: on any other device, {effect}"
@@ -273,6 +275,13 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         else ". The fix assumes that the CPU should use it, too, in bfloat16 unless a dtype is given"
     )
     return _finding(source, node, message, more, where, _edits(one, node, kind, write) if near.text else ())
+
+
+@remembered
+def _scales(source: Source) -> bool:
+    """Does a file scale gradients, as half precision on CUDA needs it, and bfloat16 on the CPU does not?"""
+    names = [source.qualified(call.func) for call in source.of_kind(ast.Call)]
+    return any(name.rpartition(".")[2] == "GradScaler" for name in names)
 
 
 def _is_for_others(one: Autocast) -> bool:
