@@ -282,6 +282,16 @@ def test_other_ways_to_move_it(name: str) -> None:
     assert findings(RULE, program("self.pe = torch.ones(4)", after=OTHER[name])) == []
 
 
+@pytest.mark.parametrize("name", ["to", "cuda", "_apply"])
+def test_a_move_of_its_own_that_leaves_it_to_the_base(name: str) -> None:
+    after = (
+        f"\n    def {name}(self, given):\n        self.told = given\n        return super().{name}(given)\n"
+    )
+    assert fixed(RULE, program("self.pe = torch.ones(4)", after=after)) == program(
+        BUFFER.format("torch.ones(4)"), after=after
+    )
+
+
 @pytest.mark.parametrize("base", ["object", "torch.utils.data.Dataset", "torch.autograd.Function", "Base"])
 def test_classes_that_are_no_modules(base: str) -> None:
     before = "class Base:\n    pass\n\n\n"

@@ -11,7 +11,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence_of_modules import holds_layers, is_layer_name, makes_no_module
 from devfix.engine.facts import Uses
 from devfix.engine.files import Class, Function
-from devfix.engine.stores import NOWHERE, Kept, Method, Store, has_own_way, kept_by, only_building, super_call
+from devfix.engine.stores import NOWHERE, Kept, Method, Store, kept_by, only_building, super_call
 from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
 from devfix.findings import Finding, Fix, Related, Safety
@@ -128,7 +128,7 @@ def _feeds_itself(source: Source, run: ast.AST) -> bool:
 
 def _may_register(owner: Class, name: str, stores: tuple[Store, ...]) -> bool:
     """Are these all stores of an attribute, in methods that make the object, once it is a module?"""
-    if not stores or has_own_way(owner, name):
+    if not stores:
         return False
     building, start = only_building(owner), super_call(owner)
     return start is not None and not any(

@@ -11,6 +11,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.classes import OTHER_FRAMEWORKS
 from devfix.engine.evidence import about_devices
 from devfix.engine.files import Class, Function
+from devfix.engine.stores import has_own_way
 from devfix.engine.values import Link
 from devfix.models.loader import module_attributes
 from devfix.models.torch_api import turns_gradients_off
@@ -239,7 +240,7 @@ def is_kept_otherwise(link: Link, analysis: Analysis) -> bool:
         return link.name.endswith("[]")  # a container of modules counts its own elements
     if any(one.partition(".")[0] in _DEFAULT_DEVICE for one in source.imports.values()):
         return True
-    if any(method in owner.methods for method in ("to", "_apply", "cuda", name)) or _has_dict(source, node):
+    if has_own_way(owner, name):
         return True
     return _is_hidden(source, link) or _is_set_elsewhere(source, owner, name)
 
@@ -298,11 +299,6 @@ def _stored(source: Source) -> dict[str, tuple[set[ast.AST | None], set[ast.AST 
             )
             found.setdefault(node.attr, (set(), set()))[own].add(around)
     return found
-
-
-@remembered
-def _has_dict(source: Source, node: ast.AST) -> bool:
-    return "__dict__" in source.code(node)
 
 
 def moves_itself(source: Source, call: ast.Call) -> bool:

@@ -19,7 +19,7 @@ _OWN_WAYS = frozenset(
     }
 )  # fmt: skip
 # In such a method: it may reach every attribute.
-_ANYTHING = re.compile(r"__dict__|vars\(|getattr\(|setattr\(|dir\(")
+_ANYTHING = re.compile(r"vars\(|getattr\(|setattr\(|dir\(")
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,14 @@ def only_building(owner: Class) -> set[str]:
 def has_own_way(owner: Class, name: str) -> bool:
     """May a class move, or count as registered, an attribute by that name in a way of its own?
 
-    As a property, a method or a constant of the body; or by overriding what moves and lists the parts of a module.
+    As a property, a method or a constant of the body; through its `__dict__`; or by overriding what moves and lists the
+    parts of a module.
     """
     if owner.method(name) is not None or owner.constant(name) is not None:
         return True
     for one in owner.lineage:
+        if "__dict__" in one.file.source.code(one.node):
+            return True
         for method in _OWN_WAYS & one.methods.keys():
             text = one.file.source.code(one.methods[method].node)
             if "super()" not in text or _ANYTHING.search(text) or re.search(rf"\b{name}\b", text):

@@ -49,7 +49,7 @@ class RegisterBuffer(Codemod):
     elements would need names of their own, are moved where they are used. There is no finding for tensors that
     are moved where they are used, have no dimensions (those may be combined across devices), only index other
     tensors, are trained, may be assigned again before use or from outside the class, or are given a device,
-    nor in classes that override `_apply`, `to` or `cuda`.
+    nor in classes whose own `_apply`, `to` or `cuda` names them, or does not call that of the base.
 
     ## Options
     - `moved_at_use` (default false): also register tensors that are moved at their uses,
