@@ -263,6 +263,17 @@ CHANGED = {
         "        ids = ids.to(self.scores.device)\n"
         "        self.length = self.length.index_select(0, ids)\n",
     ),
+    "an index that goes where only the selected rows should": (
+        "def rows(table, chosen):\n    chosen = chosen.to(device)\n    return table[chosen].view(1, -1).to(device)\n",
+        "def rows(table, chosen):\n    chosen = chosen.to(device)\n"
+        "    return table[chosen.to(table.device)].view(1, -1).to(device)\n",
+    ),
+    "an index that is made there": (
+        "def rows(table):\n    chosen = torch.randperm(4, device=device)[:2]\n"
+        "    return table.view(4, -1)[chosen].to(device)\n",
+        "def rows(table):\n    chosen = torch.randperm(4, device=device)[:2]\n"
+        "    return table.view(4, -1)[chosen.to(table.device)].to(device)\n",
+    ),
     "back from numpy": (
         "class Outside:\n    def __init__(self, device):\n        self.device = device\n\n"
         "    def forward(self, x):\n        out = self.session.run(None, {'x': x.cpu().numpy()})\n"
@@ -315,6 +326,11 @@ SILENT = {
     "another name is moved by the other": "class Runner:\n    def step(self, batch):\n"
     "        batch = batch.to(self.device)\n        return self.net(batch)\n\n"
     "    def check(self, texts):\n        return self.net(texts)\n",
+    "an index on the CPU": "def rows(table, chosen):\n    return table[chosen].to(device)\n",
+    "an index of what was moved": "def rows(table, chosen):\n    table, chosen = table.to(device), chosen.to(device)\n"
+    "    return table[chosen].to(device)\n",
+    "rows that go elsewhere": "def rows(table, chosen, other):\n    chosen = chosen.to(device)\n"
+    "    return table[chosen].to(other)\n",
     "a metric over numpy": "def forward(self, x):\n    return torch.from_numpy(score(x.cpu().numpy()))\n",
     "an average where its model is": "import copy\nclass Ema:\n    def __init__(self, net):\n"
     "        self.copy = copy.deepcopy(net)\n\n    def update(self, net):\n"

@@ -10,7 +10,6 @@ from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
 from devfix.engine.events import Event
-from devfix.engine.facts import Autocast, DeviceUse, Drop, HostRead, LeftOut, Mismatch, Missing, Step
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
@@ -57,25 +56,26 @@ class Analysis(Context):
         super().__init__(file)
         self.models = models()
         self.classes = Classes(self)
-        self.mismatches: list[Mismatch] = []
+        self.mismatches: list[facts.Mismatch] = []
         self.is_cut = False  # there are more, which were left out
-        self.host_reads: list[HostRead] = []
+        self.host_reads: list[facts.HostRead] = []
         self.histories: dict[Function | None, dict[object, Event]] = {}  # what happens to modules in it
         self.outruns: list[facts.Outrun] = []
-        self.drops: list[Drop] = []
+        self.drops: list[facts.Drop] = []
+        self.selected: dict[ast.Subscript, ast.Call] = {}  # by an index on the device to which that is moved
         self.given_runs: list[facts.GivenRun] = []
         self.item_nodes: dict[Place, ast.AST] = {}  # where an item of something out of sight is read
-        self.steps: list[Step] = []  # of the processes of a distributed program
-        self.device_uses: list[DeviceUse] = []
+        self.steps: list[facts.Step] = []  # of the processes of a distributed program
+        self.device_uses: list[facts.DeviceUse] = []
         self.named = AllNamed(file)  # what is put on CUDA by name
-        self.missing: list[Missing] = []
-        self.left_out: dict[ast.Call, LeftOut] = {}
+        self.missing: list[facts.Missing] = []
+        self.left_out: dict[ast.Call, facts.LeftOut] = {}
         self.loaded = Loaded()
         if self.runs is Run and may_load(file.source):
             self.runs = Loading
         self.expressed: set[tuple[ast.expr, str]] = set()  # device expressions that were looked at
-        self.autocasts: dict[ast.Call, Autocast] = {}
-        self.entered: list[Autocast] = []  # the contexts that are open now
+        self.autocasts: dict[ast.Call, facts.Autocast] = {}
+        self.entered: list[facts.Autocast] = []  # the contexts that are open now
         self.targets: dict[Place, list[Target]] = {}
         self.typed: dict[Function, dict[str | int, str]] = {}  # the arguments that are handed on as a type
         self.asked: set[object] = set()  # the devices that are chosen by whether there is an accelerator

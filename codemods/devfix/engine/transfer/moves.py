@@ -8,7 +8,7 @@ from devfix.engine.events import MOVED
 from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
-from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
+from devfix.engine.places import CHOICE, FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place, alternatives
 from devfix.engine.transfer.library import Library
 from devfix.engine.values import (
     BATCH,
@@ -52,6 +52,15 @@ class Moves(Library):
         place = self._destination(node, name, arguments)
         if place is None:  # only its type
             return base if base.kind != TENSOR else base.but(role="")
+        if (
+            base.kind == SEQUENCE
+            and base.items is None
+            and base.rest is not None
+            and base.rest.kind == TENSOR
+        ):
+            base = base.rest  # `x.unique()` may give several, of which this is not said
+        if place.on_device and not self.quiet:
+            self._selected(node, place)
         if self.analysis.entered:
             self.in_autocast(base, self.state.resolve(place), moved=name == "to")
         alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
@@ -93,6 +102,25 @@ class Moves(Library):
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
+
+    def _selected(self, node: ast.Call, place: Place) -> None:
+        """`x[i].to(device)`: if `x` is not there, an index that is there does not read it."""
+        at: ast.AST = node
+        while isinstance(at, ast.Call) and isinstance(at.func, ast.Attribute):
+            at = at.func.value
+        if not isinstance(at, ast.Subscript) or not isinstance(at.slice, ast.Name):
+            return
+        index = self.as_tensor(self.eval(at.slice))
+        told = (
+            place.kind != OF or index.is_moved or index.place.kind == CHOICE
+        )  # else it may be what `x` goes to
+        if index.kind in (TENSOR, BATCH) and told and self._may_be_at(index, place):
+            base = self.eval(at.value)
+            if base.kind in (TENSOR, UNKNOWN) and not base.is_moved and not self._may_be_at(base, place):
+                self.analysis.selected.setdefault(at, node)
+
+    def _may_be_at(self, value: Value, place: Place) -> bool:
+        return any(one == place for one, _ in alternatives(self.where(value), self.state.path))
 
     def _moves_itself(self, made: Link) -> bool:
         """Is what is made here a graph that `.to()` changes: an item of a data set, or one that is put together?"""
