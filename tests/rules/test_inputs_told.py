@@ -45,15 +45,7 @@ def pick(rays, n, device, train):
         sel = torch.arange(n, device=rays.lengths.device)
     return [v.view(n, -1)[sel].to(device) for v in rays]
 """,
-        {"randperm(n, device=device)": "randperm(n, device=rays.lengths.device)"},
-    ),
-    "index, beside": (
-        """\
-def grow(self, path):
-    where = self.hyps.device
-    self.hyps = torch.cat((self.hyps[path.ids.long()], path.tokens.view(3, -1).to(where)), 1)
-""",
-        {"path.ids.long()]": "path.ids.long().to(where)]"},
+        {"[sel]": "[sel.to(v.device)]"},
     ),
     "tokens, by parameters": (
         """\

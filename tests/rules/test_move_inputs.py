@@ -265,14 +265,14 @@ CHANGED = {
     ),
     "an index that goes where only the selected rows should": (
         "def rows(table, chosen):\n    chosen = chosen.to(device)\n    return table[chosen].view(1, -1).to(device)\n",
-        "def rows(table, chosen):\n    chosen = chosen.to(device)\n"
-        "    return table[chosen.to(table.device)].view(1, -1).to(device)\n",
+        "def rows(table, chosen):\n    chosen = chosen.to(table.device)\n"
+        "    return table[chosen].view(1, -1).to(device)\n",
     ),
     "an index that is made there": (
         "def rows(table):\n    chosen = torch.randperm(4, device=device)[:2]\n"
         "    return table.view(4, -1)[chosen].to(device)\n",
-        "def rows(table):\n    chosen = torch.randperm(4, device=device)[:2]\n"
-        "    return table.view(4, -1)[chosen.to(table.device)].to(device)\n",
+        "def rows(table):\n    chosen = torch.randperm(4, device=table.device)[:2]\n"
+        "    return table.view(4, -1)[chosen].to(device)\n",
     ),
     "back from numpy": (
         "class Outside:\n    def __init__(self, device):\n        self.device = device\n\n"

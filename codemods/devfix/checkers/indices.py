@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 
 from devfix.checkers.signs import quoted, root_name
 from devfix.engine.analysis import Analysis
-from devfix.findings import AppendCall, Finding, Fix, Related, Safety
+from devfix.findings import AppendCall, Edit, Finding, Fix, Related, ReplaceExpression, Safety
 from devfix.text.names import path_of
-from devfix.text.placing import stores
+from devfix.text.placing import bound_before, stores
 from devfix.text.source import Source
 
 CODEMOD = "move-inputs"
@@ -29,28 +29,40 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         while isinstance(home, ast.Call) and isinstance(home.func, ast.Attribute):
             home = home.func.value
         path = "" if root_name(home) in source.imports else path_of(home)
-        made, base = _made(source, node.slice, move) or node, quoted(source, node.value)
+        device, base = _device(source, node.slice, move), quoted(source, node.value)
+        made = source.statement(node if device is None else device)
         message = (
             f"{quoted(source, node.slice)} indexes {base}, of which only what it selects is moved to the device of the "
             "index: this raises"
         )
         message += f". The fix assumes that {base} is a tensor on another device" if path else ""
-        edit = AppendCall(source.span(node.slice), f".to({path}.device)")
+        edit: Edit = AppendCall(source.span(node.slice), f".to({path}.device)")
+        alone = device is not None and _is_alone(source, node.slice, made)
+        if device is not None and alone and bound_before(source, home, made):
+            edit = ReplaceExpression(source.span(device), f"{path}.device")
         fix = Fix(f"keep it where {base} is", (edit,), Safety.UNSAFE) if path else None
         related = (Related(source.span(move), "the selected rows are moved here"),)
-        lines = {source.position(source.span(one).start)[0] for one in (made, node)}
-        yield Finding(CODEMOD, source.span(made), message, fix, related), lines
+        lines = {source.position(source.span(one).start)[0] for one in (device or node, node)}
+        yield Finding(CODEMOD, source.span(device or node), message, fix, related), lines
 
 
-def _made(source: Source, index: ast.expr, move: ast.Call) -> ast.expr | None:
-    """What an index is bound to that is put on the device by the same expression."""
+def _device(source: Source, index: ast.expr, move: ast.Call) -> ast.expr | None:
+    """The expression that puts an index on the device of a move, where it is bound."""
     devices = {source.code(one) for one in (*move.args, *(keyword.value for keyword in move.keywords))}
     scope = source.enclosing(move, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
     for one in stores(source, scope, source.code(index)):
         statement = source.statement(one)
-        if isinstance(statement, ast.Assign) and any(
-            isinstance(part, ast.expr) and source.code(part) in devices
-            for part in source.walk(statement.value)
-        ):
-            return statement.value
+        before = isinstance(statement, ast.Assign) and source.span(one).start < source.span(index).start
+        for part in source.walk(getattr(statement, "value", one)) if before else ():
+            if isinstance(part, ast.expr) and source.code(part) in devices:
+                return part
     return None
+
+
+def _is_alone(source: Source, index: ast.expr, made: ast.stmt) -> bool:
+    """Is an index bound here, and then only used there, not in a comprehension with names of its own?"""
+    if source.enclosing(index, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp) is not None:
+        return False
+    scope = source.enclosing(index, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+    named = (one for one in source.names(scope)[source.code(index)] if isinstance(one.ctx, ast.Load))
+    return [one for one in named if source.statement(one) is not made] == [index]

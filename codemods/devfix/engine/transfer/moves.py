@@ -8,7 +8,7 @@ from devfix.engine.events import MOVED
 from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.facts import Drop
 from devfix.engine.frame import Arguments
-from devfix.engine.places import CHOICE, FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place, alternatives
+from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place, alternatives
 from devfix.engine.transfer.library import Library
 from devfix.engine.values import (
     BATCH,
@@ -112,8 +112,8 @@ class Moves(Library):
             return
         index = self.as_tensor(self.eval(at.slice))
         told = (
-            place.kind != OF or index.is_moved or index.place.kind == CHOICE
-        )  # else it may be what `x` goes to
+            place.kind != OF or index.is_moved or index.rank == 1
+        )  # made there, or it may say where that is
         if index.kind in (TENSOR, BATCH) and told and self._may_be_at(index, place):
             base = self.eval(at.value)
             if base.kind in (TENSOR, UNKNOWN) and not base.is_moved and not self._may_be_at(base, place):
