@@ -17,7 +17,6 @@ from devfix.text.names import path_of
 from devfix.text.source import Source
 
 CODEMOD = "module-never-moved"
-CODEMODS = frozenset({CODEMOD})
 _PLACED = (MOVED, OWNED, WRAPPED)
 
 

@@ -14,7 +14,6 @@ from devfix.text.names import path_of
 from devfix.text.placing import bound_before
 
 CODEMOD = "module-never-moved"
-CODEMODS = frozenset({CODEMOD})
 
 
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:

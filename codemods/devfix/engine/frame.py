@@ -38,7 +38,6 @@ from devfix.models import frameworks
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
 
-Node = ast.AST
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
 MAX_TERMS, MAX_OWN_TERMS = 64, 128  # of all functions that are running, of one
 MAX_NAMES = 500  # of a function, that are looked at for terms
