@@ -158,6 +158,7 @@ STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_ste
 _BEFORE_PLACEMENT = re.compile(r"__init__|prepare_data|setup|configure_\w+|\w+_dataloader")
 # Code that runs in loader workers or prepares data: it stays on the CPU on purpose.
 HOST_BASES = ("Dataset", "IterableDataset", "Sampler", "BatchSampler", "DataPipe", "Collator", "Transform")
+HOST_FUNCTIONS = ("collate", "worker_init", "_transform", "preprocess", "pre_process", "prepare_data")
 
 
 def runs_before_placement(method: str) -> bool:
