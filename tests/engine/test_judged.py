@@ -1348,3 +1348,33 @@ STORES_IT = "def __init__(self, net):\n        self.net = net"
 )
 def test_a_base_out_of_sight_may_move_what_it_is_given(base: str, body: str, told: list[str]) -> None:
     assert codemods(CHOSEN + DRIVEN.replace("BASE", base).replace("BODY", body)) == told
+
+
+SUMMED = """
+import numpy as np
+from torch.autograd import Variable
+net = nn.Linear(3, 3).to(device)
+def criterion(x, y):
+    return torch.sum(x[:, 1] * y, 0)
+def validate(loader):
+    total = 0
+    for x, y in loader:
+        x, y = Variable(x.to(device)OPTION), y.to(device)
+        found = net(x)
+        loss = criterion(found, y)
+        total += ADDED
+    return np.array([total, 1.0]) / 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "added", "told"),
+    [
+        ("", "torch.sum(found * y)", ["numpy-of-device"]),
+        (", volatile=True", "torch.sum(found * y)", []),
+        ("", "found.data[0]", ["numpy-of-device"]),
+        ("", "loss.data[0]", []),
+    ],
+)
+def test_before_torch_0_4_sums_are_numbers(option: str, added: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + SUMMED.replace("OPTION", option).replace("ADDED", added)) == told
