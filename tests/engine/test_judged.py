@@ -1378,3 +1378,23 @@ def validate(loader):
 )
 def test_before_torch_0_4_sums_are_numbers(option: str, added: str, told: list[str]) -> None:
     assert codemods(CHOSEN + SUMMED.replace("OPTION", option).replace("ADDED", added)) == told
+
+
+SPOKEN = """
+class Speaker(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+        self.embedding = nn.Embedding(9, 4)
+        self.rnn = nn.GRU(4, 4)
+    def forward(self, x):
+        return self.rnn(self.embedding(x).to(self.device))
+speaker = Speaker(device)
+speaker(GIVEN)
+"""
+
+
+@pytest.mark.parametrize(("given", "safe"), [("torch.ones(2, 3).long()", False), ("batch", True)])
+def test_a_module_that_also_runs_on_what_stays_has_no_safe_move(given: str, safe: bool) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + SPOKEN.replace("GIVEN", given), settings=False).findings
+    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("module-never-moved", safe)]
