@@ -1398,3 +1398,22 @@ speaker(GIVEN)
 def test_a_module_that_also_runs_on_what_stays_has_no_safe_move(given: str, safe: bool) -> None:
     found = devfix.check(source=HEAD + CHOSEN + SPOKEN.replace("GIVEN", given), settings=False).findings
     assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("module-never-moved", safe)]
+
+
+PAINTED = """
+from rendering import render
+import numpy as np
+def painted(x):
+    device = x.device
+    return torch.from_numpy(np.clip(x.cpu().numpy(), 0, 1)).to(device)
+def inverted(rays):
+    depth = render(nn.Linear(3, 3).to(device), rays)
+    return painted(1.0 / COPY).numpy()
+"""
+
+
+@pytest.mark.parametrize(
+    ("copy", "told"), [("depth.cpu()", []), ("depth.to(device).detach()", ["numpy-of-device"])]
+)
+def test_a_number_by_what_was_copied_stays_there(copy: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + PAINTED.replace("COPY", copy)) == told
