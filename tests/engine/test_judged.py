@@ -1417,3 +1417,27 @@ def inverted(rays):
 )
 def test_a_number_by_what_was_copied_stays_there(copy: str, told: list[str]) -> None:
     assert codemods(CHOSEN + PAINTED.replace("COPY", copy)) == told
+
+
+ENUMERATED = """
+import kinds
+def train(name, dataset):
+    loader = torch.utils.data.DataLoader(dataset, batch_size=4)
+    head = getattr(kinds, name)().to(device)
+    for LOOP:
+        head(batch).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "safe"),
+    [
+        ("batch in loader", False),
+        ("i, batch in enumerate(loader)", False),
+        ("batch, labels in loader", True),
+        ("i, (batch, labels) in enumerate(loader)", True),
+    ],
+)
+def test_a_batch_that_is_numbered_may_be_a_list(loop: str, safe: bool) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + ENUMERATED.replace("LOOP", loop), settings=False).findings
+    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("move-inputs", safe)]
