@@ -1441,3 +1441,24 @@ def train(name, dataset):
 def test_a_batch_that_is_numbered_may_be_a_list(loop: str, safe: bool) -> None:
     found = devfix.check(source=HEAD + CHOSEN + ENUMERATED.replace("LOOP", loop), settings=False).findings
     assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("move-inputs", safe)]
+
+
+SCALED = """
+class Net(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.parts = PARTS
+    def scale(self, i, given):
+        return torch.as_tensor(given, device=self.parts[i].device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ("nn.ParameterList([nn.Parameter(torch.ones(())) for _ in range(n)])", []),
+        ("nn.ModuleList([nn.Linear(3, 3) for _ in range(n)])", ["move-inputs"]),
+    ],
+)
+def test_an_element_of_a_parameter_list_is_a_tensor(parts: str, told: list[str]) -> None:
+    assert codemods(SCALED.replace("PARTS", parts)) == told

@@ -131,7 +131,7 @@ class Containers(Protocols):
             if isinstance(node.slice, ast.Slice):
                 return base
             part = self._part(base)
-            return part if part.ref is not None else part.but(links=base.links)
+            return part if part.ref is not None or part.kind == TENSOR else part.but(links=base.links)
         if kind == OBJECT and key.__class__ is int and self._fields_of(base)[key:]:
             return self._fields_of(base)[key]
         if kind == LOADER and base.role in ("items", "pairs") and not isinstance(node.slice, ast.Slice):
