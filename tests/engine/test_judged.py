@@ -1462,3 +1462,27 @@ class Net(nn.Module):
 )
 def test_an_element_of_a_parameter_list_is_a_tensor(parts: str, told: list[str]) -> None:
     assert codemods(SCALED.replace("PARTS", parts)) == told
+
+
+WATCHED = """
+import numpy as np
+class Observer:
+    def __init__(self):
+        self.device = None
+    def start(self, particles):
+        self.device = particles.device
+    def gradient(self):
+        return torch.from_numpy(np.zeros(3)).to(self.device)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.speed = nn.Parameter(torch.zeros(3))
+        self.observer = Observer()
+    def forward(self):
+        return self.speed * self.observer.gradient()
+"""
+
+
+@pytest.mark.parametrize(("device", "told"), [("None", []), ('"cpu"', ["place-factory"])])
+def test_what_an_object_leaves_none_another_method_may_store(device: str, told: list[str]) -> None:
+    assert codemods(WATCHED.replace("None", device)) == told

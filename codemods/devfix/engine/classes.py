@@ -149,9 +149,19 @@ class Classes:
             name: methods - {"__init__"} for name, methods in owner.stores.items() if methods - {"__init__"}
         }
         self._rebuilt(owner, me, state, builders)
+        for _, value in state.attributes(cell):
+            self._left_open(value, state)
         if self.kind(owner) == "object":
             self._moved_later(owner, state, cell)
         return state
+
+    def _left_open(self, value: Value, state: State) -> None:
+        """What an object that is kept leaves None, another method of it may have stored, before it is used."""
+        made = value.bound.ref if value.kind == OBJECT and isinstance(value.bound, Value) else None
+        for name, methods in made.stores.items() if isinstance(made, Class) else ():
+            held = state.attribute(value.ref, name)
+            if held is not None and held.kind == NONE and methods - {"__init__"}:
+                state.heap.pop((value.ref, name), None)
 
     def _moved_later(self, owner: Class, state: State, cell: object) -> None:
         """Modules that another method, or who uses a base of the class, may move before a method runs them."""
