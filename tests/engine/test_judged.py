@@ -1486,3 +1486,25 @@ class Net(nn.Module):
 @pytest.mark.parametrize(("device", "told"), [("None", []), ('"cpu"', ["place-factory"])])
 def test_what_an_object_leaves_none_another_method_may_store(device: str, told: list[str]) -> None:
     assert codemods(WATCHED.replace("None", device)) == told
+
+
+MACHINE = """
+class Machine(nn.Module):
+    def __init__(self, device=None):
+        super().__init__()
+        if device is None:
+            self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        else:
+            self.device = device
+        self.bias = nn.Parameter(torch.zeros(2, device=self.device))
+    def infer(self):
+        return torch.ones(2, 2, device=self.device) @ self.bias
+machine = Machine(GIVEN)
+machine.bias.data = torch.tensor([1.0, -1.0])
+machine.infer()
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("", ["move-inputs"]), ('device=torch.device("cpu")', [])])
+def test_a_device_that_a_call_makes_is_not_none(given: str, told: list[str]) -> None:
+    assert codemods(MACHINE.replace("GIVEN", given)) == told
