@@ -1508,3 +1508,20 @@ machine.infer()
 @pytest.mark.parametrize(("given", "told"), [("", ["move-inputs"]), ('device=torch.device("cpu")', [])])
 def test_a_device_that_a_call_makes_is_not_none(given: str, told: list[str]) -> None:
     assert codemods(MACHINE.replace("GIVEN", given)) == told
+
+
+WRITTEN = '''
+def validate(x, logger=None):
+    """
+    logger: TOLD
+    """
+    x = x.to(device)
+    logger.log_images(x, torch.ones(3))
+'''
+
+
+@pytest.mark.parametrize(
+    ("told", "found"), [("a TensorBoard logger", []), ("a float tensor", ["place-factory"])]
+)
+def test_tensorboard_is_no_tensor(told: str, found: list[str]) -> None:
+    assert codemods(CHOSEN + WRITTEN.replace("TOLD", told)) == found
