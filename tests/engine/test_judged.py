@@ -1525,3 +1525,30 @@ def validate(x, logger=None):
 )
 def test_tensorboard_is_no_tensor(told: str, found: list[str]) -> None:
     assert codemods(CHOSEN + WRITTEN.replace("TOLD", told)) == found
+
+
+LABELLED = """
+class Net(nn.Module):
+    def __init__(self, labelled):
+        super().__init__()
+        self.labelled = labelled
+        if labelled:
+            self.embeddings = [nn.Embedding(9, 3)]
+        if labelled:
+            self.embeddings = STORED
+    def forward(self, x, labels):
+        if self.labelled:
+            x = x + self.embeddings[0](labels)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ("nn.ModuleList(self.embeddings)", []),
+        ("self.embeddings + [nn.Embedding(9, 3)]", ["register-modules"]),
+    ],
+)
+def test_a_list_that_becomes_a_module_list_on_one_path_is_registered(stored: str, told: list[str]) -> None:
+    assert codemods(LABELLED.replace("STORED", stored)) == told

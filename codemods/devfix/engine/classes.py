@@ -44,6 +44,7 @@ from devfix.engine.values import (
     Assumption,
     Link,
     Value,
+    elements,
     join,
 )
 from devfix.models import frameworks, torch_api
@@ -243,6 +244,9 @@ class Classes:
             may_be_part = value.kind == MODULE or value.role == "instance"
             if may_be_part and value.ref not in (None, cell) and value.role not in ("bare", "loss"):
                 self._settle(state, value.ref, place, depth + 1)
+            for one in elements(value) if value.kind == SEQUENCE else ():
+                if one.kind == MODULE and one.ref in self.analysis.part_of:  # on one path, of a ModuleList
+                    self._settle(state, one.ref, place, depth + 1)
 
     def _rebuilt(self, owner: Class, me: Value, state: State, builders: dict[str, set[str]]) -> None:
         """Attributes that other methods store: known only as far as all of them agree."""
