@@ -1552,3 +1552,16 @@ class Net(nn.Module):
 )
 def test_a_list_that_becomes_a_module_list_on_one_path_is_registered(stored: str, told: list[str]) -> None:
     assert codemods(LABELLED.replace("STORED", stored)) == told
+
+
+PREPARED = """
+from tools import preprocess
+net = nn.Linear(3, 3).to(device)
+def run(image):
+    return net(preprocess(GIVEN))
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("torch.ones(3).to(device)", []), ("image", ["move-inputs"])])
+def test_what_is_prepared_of_what_was_moved_is_there(given: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + PREPARED.replace("GIVEN", given)) == told
