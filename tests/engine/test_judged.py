@@ -1554,7 +1554,7 @@ def test_a_list_that_becomes_a_module_list_on_one_path_is_registered(stored: str
     assert codemods(LABELLED.replace("STORED", stored)) == told
 
 
-PREPARED = """
+PREPROCESSED = """
 from tools import preprocess
 net = nn.Linear(3, 3).to(device)
 def run(image):
@@ -1564,4 +1564,4 @@ def run(image):
 
 @pytest.mark.parametrize(("given", "told"), [("torch.ones(3).to(device)", []), ("image", ["move-inputs"])])
 def test_what_is_prepared_of_what_was_moved_is_there(given: str, told: list[str]) -> None:
-    assert codemods(CHOSEN + PREPARED.replace("GIVEN", given)) == told
+    assert codemods(CHOSEN + PREPROCESSED.replace("GIVEN", given)) == told
