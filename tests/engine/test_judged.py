@@ -1348,3 +1348,220 @@ STORES_IT = "def __init__(self, net):\n        self.net = net"
 )
 def test_a_base_out_of_sight_may_move_what_it_is_given(base: str, body: str, told: list[str]) -> None:
     assert codemods(CHOSEN + DRIVEN.replace("BASE", base).replace("BODY", body)) == told
+
+
+SUMMED = """
+import numpy as np
+from torch.autograd import Variable
+net = nn.Linear(3, 3).to(device)
+def criterion(x, y):
+    return torch.sum(x[:, 1] * y, 0)
+def validate(loader):
+    total = 0
+    for x, y in loader:
+        x, y = Variable(x.to(device)OPTION), y.to(device)
+        found = net(x)
+        loss = criterion(found, y)
+        total += ADDED
+    return np.array([total, 1.0]) / 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "added", "told"),
+    [
+        ("", "torch.sum(found * y)", ["numpy-of-device"]),
+        (", volatile=True", "torch.sum(found * y)", []),
+        ("", "found.data[0]", ["numpy-of-device"]),
+        ("", "loss.data[0]", []),
+    ],
+)
+def test_before_torch_0_4_sums_are_numbers(option: str, added: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + SUMMED.replace("OPTION", option).replace("ADDED", added)) == told
+
+
+SPOKEN = """
+class Speaker(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+        self.embedding = nn.Embedding(9, 4)
+        self.rnn = nn.GRU(4, 4)
+    def forward(self, x):
+        return self.rnn(self.embedding(x).to(self.device))
+speaker = Speaker(device)
+speaker(GIVEN)
+"""
+
+
+@pytest.mark.parametrize(("given", "safe"), [("torch.ones(2, 3).long()", False), ("batch", True)])
+def test_a_module_that_also_runs_on_what_stays_has_no_safe_move(given: str, safe: bool) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + SPOKEN.replace("GIVEN", given), settings=False).findings
+    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("module-never-moved", safe)]
+
+
+PAINTED = """
+from rendering import render
+import numpy as np
+def painted(x):
+    device = x.device
+    return torch.from_numpy(np.clip(x.cpu().numpy(), 0, 1)).to(device)
+def inverted(rays):
+    depth = render(nn.Linear(3, 3).to(device), rays)
+    return painted(1.0 / COPY).numpy()
+"""
+
+
+@pytest.mark.parametrize(
+    ("copy", "told"), [("depth.cpu()", []), ("depth.to(device).detach()", ["numpy-of-device"])]
+)
+def test_a_number_by_what_was_copied_stays_there(copy: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + PAINTED.replace("COPY", copy)) == told
+
+
+ENUMERATED = """
+import kinds
+def train(name, dataset):
+    loader = torch.utils.data.DataLoader(dataset, batch_size=4)
+    head = getattr(kinds, name)().to(device)
+    for LOOP:
+        head(batch).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "safe"),
+    [
+        ("batch in loader", False),
+        ("i, batch in enumerate(loader)", False),
+        ("batch, labels in loader", True),
+        ("i, (batch, labels) in enumerate(loader)", True),
+    ],
+)
+def test_a_batch_that_is_numbered_may_be_a_list(loop: str, safe: bool) -> None:
+    found = devfix.check(source=HEAD + CHOSEN + ENUMERATED.replace("LOOP", loop), settings=False).findings
+    assert [(one.codemod, one.safety is Safety.SAFE) for one in found] == [("move-inputs", safe)]
+
+
+SCALED = """
+class Net(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.parts = PARTS
+    def scale(self, i, given):
+        return torch.as_tensor(given, device=self.parts[i].device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ("nn.ParameterList([nn.Parameter(torch.ones(())) for _ in range(n)])", []),
+        ("nn.ModuleList([nn.Linear(3, 3) for _ in range(n)])", ["move-inputs"]),
+    ],
+)
+def test_an_element_of_a_parameter_list_is_a_tensor(parts: str, told: list[str]) -> None:
+    assert codemods(SCALED.replace("PARTS", parts)) == told
+
+
+WATCHED = """
+import numpy as np
+class Observer:
+    def __init__(self):
+        self.device = None
+    def start(self, particles):
+        self.device = particles.device
+    def gradient(self):
+        return torch.from_numpy(np.zeros(3)).to(self.device)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.speed = nn.Parameter(torch.zeros(3))
+        self.observer = Observer()
+    def forward(self):
+        return self.speed * self.observer.gradient()
+"""
+
+
+@pytest.mark.parametrize(("device", "told"), [("None", []), ('"cpu"', ["place-factory"])])
+def test_what_an_object_leaves_none_another_method_may_store(device: str, told: list[str]) -> None:
+    assert codemods(WATCHED.replace("None", device)) == told
+
+
+MACHINE = """
+class Machine(nn.Module):
+    def __init__(self, device=None):
+        super().__init__()
+        if device is None:
+            self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        else:
+            self.device = device
+        self.bias = nn.Parameter(torch.zeros(2, device=self.device))
+    def infer(self):
+        return torch.ones(2, 2, device=self.device) @ self.bias
+machine = Machine(GIVEN)
+machine.bias.data = torch.tensor([1.0, -1.0])
+machine.infer()
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("", ["move-inputs"]), ('device=torch.device("cpu")', [])])
+def test_a_device_that_a_call_makes_is_not_none(given: str, told: list[str]) -> None:
+    assert codemods(MACHINE.replace("GIVEN", given)) == told
+
+
+WRITTEN = '''
+def validate(x, logger=None):
+    """
+    logger: TOLD
+    """
+    x = x.to(device)
+    logger.log_images(x, torch.ones(3))
+'''
+
+
+@pytest.mark.parametrize(
+    ("told", "found"), [("a TensorBoard logger", []), ("a float tensor", ["place-factory"])]
+)
+def test_tensorboard_is_no_tensor(told: str, found: list[str]) -> None:
+    assert codemods(CHOSEN + WRITTEN.replace("TOLD", told)) == found
+
+
+LABELLED = """
+class Net(nn.Module):
+    def __init__(self, labelled):
+        super().__init__()
+        self.labelled = labelled
+        if labelled:
+            self.embeddings = [nn.Embedding(9, 3)]
+        if labelled:
+            self.embeddings = STORED
+    def forward(self, x, labels):
+        if self.labelled:
+            x = x + self.embeddings[0](labels)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ("nn.ModuleList(self.embeddings)", []),
+        ("self.embeddings + [nn.Embedding(9, 3)]", ["register-modules"]),
+    ],
+)
+def test_a_list_that_becomes_a_module_list_on_one_path_is_registered(stored: str, told: list[str]) -> None:
+    assert codemods(LABELLED.replace("STORED", stored)) == told
+
+
+PREPROCESSED = """
+from tools import preprocess
+net = nn.Linear(3, 3).to(device)
+def run(image):
+    return net(preprocess(GIVEN))
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("torch.ones(3).to(device)", []), ("image", ["move-inputs"])])
+def test_what_is_prepared_of_what_was_moved_is_there(given: str, told: list[str]) -> None:
+    assert codemods(CHOSEN + PREPROCESSED.replace("GIVEN", given)) == told

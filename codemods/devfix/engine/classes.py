@@ -44,6 +44,7 @@ from devfix.engine.values import (
     Assumption,
     Link,
     Value,
+    elements,
     join,
 )
 from devfix.models import frameworks, torch_api
@@ -149,9 +150,19 @@ class Classes:
             name: methods - {"__init__"} for name, methods in owner.stores.items() if methods - {"__init__"}
         }
         self._rebuilt(owner, me, state, builders)
+        for _, value in state.attributes(cell):
+            self._left_open(value, state)
         if self.kind(owner) == "object":
             self._moved_later(owner, state, cell)
         return state
+
+    def _left_open(self, value: Value, state: State) -> None:
+        """What an object that is kept leaves None, another method of it may have stored, before it is used."""
+        made = value.bound.ref if value.kind == OBJECT and isinstance(value.bound, Value) else None
+        for name, methods in made.stores.items() if isinstance(made, Class) else ():
+            held = state.attribute(value.ref, name)
+            if held is not None and held.kind == NONE and methods - {"__init__"}:
+                state.heap.pop((value.ref, name), None)
 
     def _moved_later(self, owner: Class, state: State, cell: object) -> None:
         """Modules that another method, or who uses a base of the class, may move before a method runs them."""
@@ -233,6 +244,9 @@ class Classes:
             may_be_part = value.kind == MODULE or value.role == "instance"
             if may_be_part and value.ref not in (None, cell) and value.role not in ("bare", "loss"):
                 self._settle(state, value.ref, place, depth + 1)
+            for one in elements(value) if value.kind == SEQUENCE else ():
+                if one.kind == MODULE and one.ref in self.analysis.part_of:  # on one path, of a ModuleList
+                    self._settle(state, one.ref, place, depth + 1)
 
     def _rebuilt(self, owner: Class, me: Value, state: State, builders: dict[str, set[str]]) -> None:
         """Attributes that other methods store: known only as far as all of them agree."""

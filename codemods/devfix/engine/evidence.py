@@ -56,6 +56,8 @@ _TEXTS = re.compile(
     r"description|document|string|url|utterance)s?$"
 )
 _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
+# Written for torch before 0.4: what is summed, or indexed in a loss, is a number there, and `volatile` an option.
+_BEFORE_SCALARS = re.compile(r"\bvolatile\s*=\s*True\b|loss\w*\.data\[0\]")
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _FOR_HOST = re.compile(
@@ -213,6 +215,12 @@ def _used_by_body(source: Source) -> frozenset[str]:
 def trains_on_cpu(source: Source) -> bool:
     """Does a file train or export, and name no device? It is a program, or written for one like that."""
     return _names_no_device(source) and _TRAINING.search(_COMMENT.sub("", source.text)) is not None
+
+
+@remembered
+def predates_scalars(source: Source) -> bool:
+    """Was a file written for torch before 0.4, where sums over all are numbers, and no tensors without dimensions?"""
+    return _BEFORE_SCALARS.search(source.text) is not None
 
 
 @remembered

@@ -75,7 +75,8 @@ Assumptions = frozenset[Assumption]
 OR_NUMBER = Assumption(PATH_TAKEN, "a number on another path")
 PROVEN: Assumptions = frozenset()
 MAX_LINKS = 10
-PART = "part"  # the name of an ELEMENT link: of what stands at its node, something is used
+# The names of ELEMENT links: of what stands at the node, something is used; a whole batch is bound, beside others.
+PART, WHOLE = "part", "whole"
 
 
 class Value:

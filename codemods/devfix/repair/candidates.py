@@ -21,6 +21,7 @@ from devfix.engine.values import (
     PART,
     PASS,
     TENSOR,
+    WHOLE,
     Assumption,
     Link,
 )
@@ -351,9 +352,8 @@ def _is_one_tensor(mismatch: Mismatch) -> bool:
     if mismatch.stray.kind == TENSOR:
         return mismatch.stray.role != DISTRIBUTION
     links = mismatch.stray.links
-    return (
-        mismatch.stray.kind == BATCH and links[0].kind == LOAD and any(one.kind == ELEMENT for one in links)
-    )
+    taken = any(one.kind == ELEMENT and one.name != WHOLE for one in links)
+    return mismatch.stray.kind == BATCH and links[0].kind == LOAD and taken
 
 
 def stays_on_host(node: ast.AST, analysis: Analysis) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
-from devfix.engine.values import BATCH, ELEMENT, PART, PASS, Link
+from devfix.engine.values import BATCH, ELEMENT, PART, PASS, WHOLE, Link
 from devfix.findings import AppendCall, Edit, EnsureImport, InsertStatement, Span
 from devfix.repair.candidates import has_to, stays_on_host
 from devfix.text.names import Binding, Names
@@ -39,7 +39,7 @@ class Input:
 
     @property
     def is_element(self) -> bool:
-        return any(one.kind == ELEMENT for one in self.mismatch.stray.links)
+        return any(one.kind == ELEMENT and one.name != WHOLE for one in self.mismatch.stray.links)
 
     @property
     def is_passed(self) -> bool:

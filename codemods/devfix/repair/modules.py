@@ -191,7 +191,7 @@ def _name(source: Source, value: ast.expr) -> str:
 def is_safe_move(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Is it proven that a module is on the CPU and its input elsewhere: does the move only turn an error into a run?
 
-    Its class and the bases are in view, and no other object shares its weights.
+    Its class and the bases are in view, no other object shares its weights, and it runs on nothing that stays behind.
     """
     stray, links = mismatch.stray, mismatch.stray.links
     if mismatch.assumed or mismatch.guarded or mismatch.anchor_place.kind not in (VAR, LITERAL):
@@ -202,6 +202,9 @@ def is_safe_move(mismatch: Mismatch, analysis: Analysis) -> bool:
     if not (_is_whole(owner) if isinstance(owner, Class) else links[0].name.startswith("torch.nn.")):
         return False
     source, value = analysis.file.source, links[0].node
+    beside = analysis.company.get(value, set()) - analysis.strays
+    if beside - {one.links[0].node for one in analysis.made.values() if one.links}:
+        return False
     up = source.parents.get(value)
     alone = isinstance(up, (ast.Assign, ast.AnnAssign, ast.Return)) or (
         isinstance(up, ast.Call) and up.func is value

@@ -27,6 +27,7 @@ from devfix.engine.values import (
     TENSOR,
     UNKNOWN,
     USES,
+    WHOLE,
     Assumption,
     Value,
 )
@@ -56,7 +57,7 @@ class Bindings(Expressions):
                     part = (
                         ANYTHING
                         if self._is_no_tensor(one, target.elts if value.kind == BATCH else [])
-                        else part.linked(self.link(ELEMENT, one))
+                        else part.linked(self.link(ELEMENT, one, WHOLE if value.kind == SEQUENCE else ""))
                     )
                 self.bind(one, part, node)
         elif isinstance(target, ast.Starred):

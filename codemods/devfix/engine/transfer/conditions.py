@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from devfix.engine.files import Class
-from devfix.engine.places import ON_CPU, Condition, on_cuda
+from devfix.engine.places import CPU, LITERAL, ON_CPU, Condition, on_cuda
 from devfix.engine.state import either
 from devfix.engine.transfer.devices import Devices
 from devfix.engine.values import (
@@ -230,7 +230,8 @@ class Conditions(Devices):
         known = value.kind == OBJECT and value.ref is not None and bool(value.links)
         if value.kind in _SOMETHING and (known or not isinstance(node, ast.Name) or self._is_computed(node)):
             return Test(False)
-        if self.called is not None and value.const not in (..., None):
+        told = value.kind == DEVICE and value.place.kind in (LITERAL, CPU)
+        if self.called is not None and (told or value.const not in (..., None)):
             return Test(False)  # what this call passes is not None
         key = ("none", self.key_of(node, value))
         if value.place.kind == "choice":

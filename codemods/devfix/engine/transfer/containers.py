@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.collections import mapping
-from devfix.engine.evidence import is_batch_name, is_labels_name
+from devfix.engine.evidence import is_batch_name, is_labels_name, predates_scalars
 from devfix.engine.frame import Arguments
 from devfix.engine.places import AT_DEFAULT, LITERAL, OWNED, Place, alternatives
 from devfix.engine.transfer.protocols import Protocols
@@ -87,8 +87,8 @@ class Containers(Protocols):
             kind, base = TENSOR, base.but(kind=TENSOR, items=None, rest=None)  # no dict or list takes this
             if isinstance(node.value, ast.Attribute) and node.value.attr == "data":  # nor does an array's
                 base = base.but(assumed=base.assumed - {Assumption(LIBRARY_CALL)})
-        if kind == TENSOR and base.rank == 0 and index.kind == NUMBER:
-            return ANYTHING  # it raises
+        if kind == TENSOR and index.kind == NUMBER and (base.rank == 0 or self._gives_number(node, base)):
+            return ANYTHING  # it raises, or did not before torch 0.4
         if kind == TENSOR and base.role == PAIR and index.kind == NUMBER:
             return base.but(role="")
         if kind == TENSOR:
@@ -131,7 +131,7 @@ class Containers(Protocols):
             if isinstance(node.slice, ast.Slice):
                 return base
             part = self._part(base)
-            return part if part.ref is not None else part.but(links=base.links)
+            return part if part.ref is not None or part.kind == TENSOR else part.but(links=base.links)
         if kind == OBJECT and key.__class__ is int and self._fields_of(base)[key:]:
             return self._fields_of(base)[key]
         if kind == LOADER and base.role in ("items", "pairs") and not isinstance(node.slice, ast.Slice):
@@ -141,6 +141,11 @@ class Containers(Protocols):
         if kind in (NUMBER, ARRAY):
             return Value(kind)
         return ANYTHING
+
+    def _gives_number(self, node: ast.Subscript, base: Value) -> bool:
+        """Is it `loss.data[0]`, for torch before 0.4?"""
+        data = isinstance(node.value, ast.Attribute) and node.value.attr == "data"
+        return data and base.rank is None and predates_scalars(self.file.source)
 
     def _labels(self, at: ast.expr, base: Value, index: Value) -> Value:
         """`torch.eye(n)[labels]`: rows by labels are read with tensors, as their name says."""

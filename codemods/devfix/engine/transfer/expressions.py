@@ -143,6 +143,8 @@ class Expressions(Attributes):
         for one, other in ((left, right), (right, left)):
             if one.kind == UNKNOWN and one.place.kind == OF and not one.role and other.kind == UNKNOWN:
                 return Value(UNKNOWN, one.place)  # where that is, if it is a tensor
+            if one.kind == UNKNOWN and one.role == "moved" and other.kind == NUMBER:
+                return one
         if ARRAY in (left.kind, right.kind):
             return Value(ARRAY, rank=1 if 1 in (left.rank, right.rank) else None)
         return ANYTHING

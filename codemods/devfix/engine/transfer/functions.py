@@ -6,6 +6,7 @@ import ast
 
 from devfix.engine import forms
 from devfix.engine.annotations import is_list
+from devfix.engine.evidence import predates_scalars
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -166,7 +167,7 @@ class Functions(Containers):
             made = made.but(rank=1)
             return Value(SEQUENCE, rest=made) if last == "where" else made
         if row.reduce:
-            made = reduced(made, row, values[1] if len(values) > 1 else None, keywords)
+            made = self.reduced(made, row, values[1] if len(values) > 1 else None, keywords)
         elif row.rank is not None:
             made = made.but(rank=row.rank if is_reduced(keywords) else None)
         elif last in ("unsqueeze", "repeat_interleave"):
@@ -315,25 +316,28 @@ class Functions(Containers):
             made = made.but(assumed=made.assumed - {unseen} | {Assumption(LIBRARY_CALL, last)})
         return Value(SEQUENCE, rest=made) if row.many else made
 
+    def reduced(
+        self,
+        made: Value,
+        row: Row,
+        dim: tuple[Value, ast.expr] | None,
+        keywords: dict[str, tuple[Value, ast.expr]],
+    ) -> Value:
+        """What a reduction leaves: over all, or over `dim`; who names the second dimension has at least two."""
+        dim = keywords.get("dim") or keywords.get("axis") or dim
+        if dim is None:
+            return ANYTHING if predates_scalars(self.file.source) else made.but(rank=0)
+        at = dim[0].const
+        second = type(at) is int and (at > 0 or at < -1)
+        kept = "keepdim" in keywords and keywords["keepdim"][0].const is True
+        role = PAIR if type(at) is int and row.pairs else made.role
+        return made.but(rank=1 if second or kept else None, role=role)
+
 
 def is_reduced(keywords: dict[str, tuple[Value, ast.expr]]) -> bool:
     """Does a loss give one number, as it does unless it is told `reduction="none"`?"""
     told = [keywords[one][0].const for one in ("reduction", "reduce") if one in keywords]
     return all(one in ("mean", "sum", "batchmean", True, None) for one in told)
-
-
-def reduced(
-    made: Value, row: Row, dim: tuple[Value, ast.expr] | None, keywords: dict[str, tuple[Value, ast.expr]]
-) -> Value:
-    """What a reduction leaves: over all, or over `dim`; who names the second dimension has at least two."""
-    dim = keywords.get("dim") or keywords.get("axis") or dim
-    if dim is None:
-        return made.but(rank=0)
-    at = dim[0].const
-    second = type(at) is int and (at > 0 or at < -1)
-    kept = "keepdim" in keywords and keywords["keepdim"][0].const is True
-    role = PAIR if type(at) is int and row.pairs else made.role
-    return made.but(rank=1 if second or kept else None, role=role)
 
 
 def _told_size(arguments: Arguments) -> Value | None:

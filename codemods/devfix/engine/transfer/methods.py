@@ -9,7 +9,7 @@ from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, NOWHERE, OF, OWNED, VAR, Place
-from devfix.engine.transfer.functions import reduced, without
+from devfix.engine.transfer.functions import without
 from devfix.engine.transfer.moves import Moves
 from devfix.engine.transfer.requirements import Operand
 from devfix.engine.uses import TENSOR_USES
@@ -166,7 +166,7 @@ class Methods(Moves):
             if open_ and made.place.on_host and not inplace:
                 made = Value(TENSOR)  # of what is elsewhere, if it has no dimensions itself
         if row.reduce:
-            return reduced(made, row, values[0] if values else None, keywords)
+            return self.reduced(made, row, values[0] if values else None, keywords)
         if (
             name in ("unsqueeze", "repeat", "unsqueeze_")
             or (name in ("reshape", "view", "expand") and _sizes(values))

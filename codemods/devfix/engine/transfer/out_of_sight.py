@@ -68,7 +68,9 @@ class OutOfSight(Modules):
         if "device_type" in keywords and is_autocast_name(last):
             self.given_type(*keywords["device_type"], last)
         tensors = "return_tensors" in keywords and keywords["return_tensors"][0].const == "pt"
-        if (tensors or prepares_inputs(name)) and "device" not in keywords:
+        every = (*values, *keywords.values())
+        moved = any(self.where(one).kind in (VAR, LITERAL) and one.kind != DEVICE for one, _ in every)
+        if (tensors or (prepares_inputs(name) and not moved)) and "device" not in keywords:
             return Value(
                 BATCH,
                 AT_DEFAULT,
@@ -78,7 +80,6 @@ class OutOfSight(Modules):
             )
         if is_loader_name(last):
             self.draws_on_host(last, arguments)
-        every = (*values, *keywords.values())
         told = any(one.kind == DEVICE or self.where(one).on_device for one, _ in every)
         if any(one.kind == ARRAY for one, _ in values) and not told and not last.lstrip("_")[:1].isupper():
             # What is made of arrays is on the host; a tensor, if it is used as one.

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from devfix.engine.files import Class
-from devfix.engine.places import AT_DEFAULT, BY_OWNER, Place
+from devfix.engine.places import AT_DEFAULT, BY_OWNER, IN, Place
 from devfix.engine.transfer.histories import Histories
 from devfix.engine.values import (
     A_NUMBER,
@@ -76,6 +76,9 @@ class Protocols(Histories):
 
     def _part(self, value: Value) -> Value:
         """Any part of a module: where the module is, and of a class of torch or of the program only if all are."""
+        made = self.analysis.made.get(value.ref, value)
+        if made.links and made.links[0].name.endswith(("ParameterList", "ParameterDict")):
+            return Value(TENSOR, Place(IN, value.ref), role="parameter", assumed=value.assumed)
         if value.ref is not None:
             parts = tuple([one for _, one in self.state.attributes(value.ref) if one.kind == MODULE])
             found = self.any_of(Value(SEQUENCE, items=parts)) if parts and value.bound is None else None

@@ -204,7 +204,8 @@ class Requirements(Frame):
                 and (other[0].rank != 0 or other[2].kind == LITERAL)
             ):
                 for made, other_made in ((one[0], b), (other[0], a)):
-                    for node in made.moved_at():
+                    whole = self._whole(made)  # which is moved instead
+                    for node in {*made.moved_at(), *(whole.moved_at() if whole.links else ())}:
                         self.analysis.company.setdefault(node, set()).add(other_made)
 
     def report(
