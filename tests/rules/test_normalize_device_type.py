@@ -328,12 +328,14 @@ FOLLOW = [
                     return self.layer(x)
         """, U),
     Case("device in a script", """\
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        import os, torch
+        device = torch.device(os.environ.get("DEVICE", "cpu"))
         model = torch.nn.Linear(2, 2).to(device)
         with torch.cuda.amp.autocast():
             model(torch.ones(1, 2, device=device))
         """, """\
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        import os, torch
+        device = torch.device(os.environ.get("DEVICE", "cpu"))
         model = torch.nn.Linear(2, 2).to(device)
         with torch.autocast(device.type):
             model(torch.ones(1, 2, device=device))
@@ -635,6 +637,12 @@ SILENT = [
             with torch.autocast(kind):
                 return x @ x
         """),
+    silent("where there is no CUDA, half precision is off", """\
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = torch.nn.Linear(2, 2).to(device)
+        with torch.cuda.amp.autocast():
+            model(torch.ones(1, 2, device=device))
+        """),
     silent("a device that is bound later", """\
         def f(model, batch):
             with torch.autocast("cuda"):
@@ -739,18 +747,21 @@ def train(model, loader, device, args):
     for x in loader:
         x = x.to(device)
         {opens}
-            with torch.cuda.amp.autocast():
+            with torch.cuda.amp.autocast({enabled}):
                 model(x).sum().backward()
 """
 
 
 @pytest.mark.parametrize(
-    ("scaler", "opens", "told"),
+    ("scaler", "opens", "enabled", "told"),
     [
-        ("scaler = torch.cuda.amp.GradScaler()", "if args.use_amp:", 0),
-        ("scaler = torch.cuda.amp.GradScaler()", "for _ in range(2):", 1),
-        ("scaler = None", "if args.use_amp:", 1),
+        ("scaler = torch.cuda.amp.GradScaler()", "if args.use_amp:", "", 0),
+        ("scaler = torch.cuda.amp.GradScaler()", "for _ in range(2):", "enabled=args.use_amp", 0),
+        ("scaler = torch.cuda.amp.GradScaler()", "for _ in range(2):", "", 1),
+        ("scaler = None", "if args.use_amp:", "enabled=args.use_amp", 1),
     ],
 )
-def test_half_precision_that_is_an_option_is_for_cuda(scaler: str, opens: str, told: int) -> None:
-    assert len(findings(HALF.format(scaler=scaler, opens=opens))) == told
+def test_half_precision_that_is_an_option_is_for_cuda(
+    scaler: str, opens: str, enabled: str, told: int
+) -> None:
+    assert len(findings(HALF.format(scaler=scaler, opens=opens, enabled=enabled))) == told

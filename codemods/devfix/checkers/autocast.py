@@ -259,9 +259,11 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
     off = _is_off(one, source)
     if off and not any(_is_for_others(other) for other in analysis.autocasts.values()):
         return None  # nothing in view switches it on there
+    if by_machine and not off:
+        return None  # where there is no CUDA, half precision is off
     if (off or by_machine) and any(condition == CUDA_THERE and holds for condition, holds in one.path):
         return None
-    if one.of_cuda and one.path and one.enabled is None and _scales(source):
+    if one.of_cuda and (one.path or one.enabled is not None) and not off and _scales(source):
         return None  # an option of the program, for the half precision that only CUDA has
     effect = "autocast stays on" if off else "it does nothing"
     data = "its data is moved to" if near.moved else "the data is on"
