@@ -119,8 +119,7 @@ FOUND = {
                     return self.net(x.to(self.device))
     """,
     "a closure that is handed out": """
-        def build(model):
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+        def build(model, device):
             def step(rows):
                 with torch.cuda.amp.autocast():  # <
                     return model(rows.to(device))

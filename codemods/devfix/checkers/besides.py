@@ -19,6 +19,7 @@ from devfix.checkers import (
 )
 from devfix.checkers.literal_programs import is_right
 from devfix.checkers.reach import is_reached
+from devfix.codemod import Codemod
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.text.source import Source, remembered
@@ -60,8 +61,24 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
                     if not is_reached(flow, around):
                         message = f"{finding.message}. The fix assumes that this runs on an accelerator"
                         finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))
-                yield finding
+                if not _is_dead(flow, finding):
+                    yield finding
         spoken |= told
+
+
+def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:
+    """What a codemod itself says; with options of its own, of functions that nothing calls, too."""
+    for finding in codemod.check(flow):
+        if codemod != type(codemod)() or not _is_dead(flow, finding):
+            yield finding
+
+
+def _is_dead(flow: Flow, finding: Finding) -> bool:
+    """Is it, without a safe fix, about a function that nothing calls, in a project whose programs are in view?"""
+    function = _function_at(finding.span.start, flow.source)
+    if function is None or (finding.fix is not None and finding.fix.safety is Safety.SAFE):
+        return False
+    return flow.project.is_in_view() and flow.project.used(function.name) is False
 
 
 def _function_at(offset: int, source: Source) -> ast.FunctionDef | None:

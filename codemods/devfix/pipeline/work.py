@@ -273,7 +273,7 @@ class Work:
 
     def check(self, source: Source) -> tuple[list[Finding], list[tuple[TextEdit, ...] | str]]:
         """What the codemods say, in order, and the text edits of each fix (or why there are none)."""
-        from devfix.checkers.besides import besides
+        from devfix.checkers.besides import besides, said
         from devfix.flow import analyse
 
         self.stage = "check"
@@ -294,7 +294,7 @@ class Work:
             finding
             for codemod in wanted
             if codemod.id not in self.done
-            for finding in self.ask(codemod, flow)
+            for finding in (said(codemod, flow) if codemod.origin is None else self.ask(codemod, flow))
         )
         asked = {codemod.id for codemod in wanted} - self.done
         everything = (*unique, *besides(flow, asked, tuple(unique)))
@@ -311,8 +311,6 @@ class Work:
         return found, [self.edits(source, finding) for finding in found]
 
     def ask(self, codemod: Codemod, flow: Flow) -> Iterable[Finding]:
-        if codemod.origin is None:
-            return codemod.check(flow)
         from devfix.own.crashes import asked
 
         return asked(codemod, flow, self.troubles)

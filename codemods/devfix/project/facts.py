@@ -239,18 +239,19 @@ class Facts:
         readers = self._namers(path)
         if not self.project.callers.complete:
             return None
-        seen = {path, *readers}
+        seen, by_name = {path, *readers}, False
         for reader in readers:
             if len(seen) > READERS:
                 return None
             text = _bare(self.project.files.text(reader))
+            by_name = by_name or _asks_by_name(text)
             if _mentions(text, [match.start() for match in word.finditer(text)], methods):
                 return True
             if methods:  # objects get further than the names of their classes
                 more = [one for one in self._namers(reader) if one not in seen]
                 seen.update(more)
                 readers.extend(more)
-        return None if self._has_notebooks(path) else False
+        return None if by_name or self._has_notebooks(path) else False
 
     def _is_plain(self, source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         """Is a function at the top level, or in a class that nobody else calls the methods of?"""

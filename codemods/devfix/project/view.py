@@ -81,7 +81,7 @@ class View(Outside):
         return self.project.runs.on_cuda(self.path, self.source.text, name)
 
     def is_in_view(self) -> bool:
-        return self.project.runs.all_on_cuda() is not None or bool(self.project.facts.importers(self.path))
+        return bool(self.project.facts.importers(self.path)) or self.project.runs.all_on_cuda() is not None
 
     def all_on_cuda(self) -> bool | None:
         return self.project.runs.all_on_cuda()
