@@ -54,6 +54,16 @@ def test_functions_that_the_programs_call(calls: str, lines: set[int], tmp_path:
     assert spoken(tmp_path) == lines
 
 
+@pytest.mark.parametrize(
+    "loader", ["from hyperpyyaml import load_hyperpyyaml", "import importlib", "import hydra", "import json"]
+)
+def test_recipes_and_settings_call_by_name(loader: str, tmp_path: Path) -> None:
+    main = f"{loader}\n{MAIN.format('print(x)')}"
+    for name, text in {"pyproject.toml": "", "batches.py": BATCHES, "main.py": main}.items():
+        (tmp_path / name).write_text(text)
+    assert spoken(tmp_path) == ({6} if "json" in loader else {6, 10, 14})
+
+
 @pytest.mark.parametrize("more", [{}, {"demo.ipynb": '{"cells": []}'}])
 def test_where_no_program_is_in_view_anybody_may_call_it(more: dict[str, str], tmp_path: Path) -> None:
     files = {"pyproject.toml": "", "batches.py": BATCHES, **more}

@@ -78,7 +78,7 @@ def _is_dead(flow: Flow, finding: Finding) -> bool:
     function = _function_at(finding.span.start, flow.source)
     if function is None or (finding.fix is not None and finding.fix.safety is Safety.SAFE):
         return False
-    return flow.project.is_in_view() and flow.project.used(function.name) is False
+    return flow.project.is_uncalled(function.name)
 
 
 def _function_at(offset: int, source: Source) -> ast.FunctionDef | None:

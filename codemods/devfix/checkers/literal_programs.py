@@ -202,7 +202,7 @@ class Program:
 
     def is_unused(self, function: Scope) -> bool:
         """Does nothing call a function, in a project whose programs are in view?"""
-        return self.flow.project.is_in_view() and self._is_unused(function)
+        return any(map(self.flow.project.is_uncalled, self._names(function)))
 
     def may_lack_cuda(self, node: ast.AST) -> bool:
         """May a function be called where there is no CUDA, by a program that chooses, or by one out of view?
@@ -265,11 +265,12 @@ class Program:
 
     def _is_unused(self, function: Scope) -> bool:
         """Is a function named nowhere but where it is defined, or one around it, or its class?"""
+        return any(self.flow.project.used(name) is False for name in self._names(function))
+
+    def _names(self, function: Scope) -> list[str]:
+        """Those of a function, and of the functions and classes around it."""
         every = (function, *self.source.ancestors(function))
-        return any(
-            isinstance(one, (*_FUNCTIONS, ast.ClassDef)) and self.flow.project.used(one.name) is False
-            for one in every
-        )
+        return [one.name for one in every if isinstance(one, (*_FUNCTIONS, ast.ClassDef))]
 
     @cached_property
     def _marks(self) -> set[str]:

@@ -75,6 +75,10 @@ class Outside:
         """Does the project show programs, or another file that uses the asking one?"""
         return False
 
+    def is_uncalled(self, name: str) -> bool:
+        """Does nothing call a function or method of the asking file, in a project whose programs are in view?"""
+        return False
+
     def all_on_cuda(self) -> bool | None:
         """Do the programs of the project that show a choice go to CUDA all the same? None: none is known."""
         return None

@@ -56,6 +56,7 @@ _BY_NAME = re.compile(
     r"\bgetattr\((?!(?:torch|nn|optim|np|numpy)\b)|\bglobals\(|"
     r"\b(?:import|from)\s+(?:fire|plac|jsonargparse|hydra)\b"
 )
+_LOADERS = ("load_hyperpyyaml", "hydra", "instantiate", "importlib", "import_module", "locate")
 _TESTS = re.compile(r"[\\/](?:tests?[\\/]|test_[^\\/]*$)")
 # Called by others as a matter of course.
 _HOOKS = re.compile(
@@ -77,6 +78,10 @@ class Facts:
     def other_gpu(self) -> bool | None:
         """Does any file show a GPU besides the current one?"""
         return self._any(OTHER)
+
+    def loads_by_name(self) -> bool:
+        """Does any file get functions by names that stand in a recipe or a setting, as far as its imports show?"""
+        return any(self.project.callers.importing(name) for name in _LOADERS)
 
     def writes(self) -> bool | None:
         """Does any file write checkpoints, itself or by a library's trainer?"""
