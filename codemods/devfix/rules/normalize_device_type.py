@@ -185,8 +185,8 @@ class NormalizeDeviceType(Codemod):
     and functions that are called under autocast, which may be bound to a name or made by
     `functools.partial`. In a class with a `self.device`, a type that depends on whether there is a GPU
     (`"cuda" if torch.cuda.is_available() else "cpu"`) counts as literal too. `enabled=False` for CUDA only is
-    told where another context of the file switches autocast on for other devices. Nothing is said where the
-    device is chosen by whether there is a GPU, and of `torch.cuda.amp.autocast` by a flag in a file that scales
+    told where another context of the file switches autocast on for other devices. A device that is
+    chosen by whether there is a GPU is no reason, nor is `torch.cuda.amp.autocast` by a flag in a file that scales
     gradients: both mean half precision on CUDA alone.
 
     A device name that torch does not know (`torch.device("gpu:0")`, `.to("CUDA")`) becomes the right one.
