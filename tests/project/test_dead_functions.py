@@ -1,4 +1,4 @@
-"""What nothing calls is not spoken of, where the programs of the project are in view."""
+"""What nothing calls is not spoken of, in a program and in a file that others use."""
 
 from __future__ import annotations
 
@@ -64,8 +64,11 @@ def test_recipes_and_settings_call_by_name(loader: str, tmp_path: Path) -> None:
     assert spoken(tmp_path) == ({6} if "json" in loader else {6, 10, 14})
 
 
-@pytest.mark.parametrize("more", [{}, {"demo.ipynb": '{"cells": []}'}])
-def test_where_no_program_is_in_view_anybody_may_call_it(more: dict[str, str], tmp_path: Path) -> None:
+ALONE = MAIN.replace("import batches\n", "").format("")
+
+
+@pytest.mark.parametrize("more", [{}, {"demo.ipynb": '{"cells": []}'}, {"main.py": ALONE}])
+def test_where_no_file_uses_it_anybody_may_call_it(more: dict[str, str], tmp_path: Path) -> None:
     files = {"pyproject.toml": "", "batches.py": BATCHES, **more}
     for name, text in files.items():
         (tmp_path / name).write_text(text)

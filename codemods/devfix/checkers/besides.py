@@ -74,7 +74,7 @@ def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:
 
 
 def _is_dead(flow: Flow, finding: Finding) -> bool:
-    """Is it, without a safe fix, about a function that nothing calls, in a project whose programs are in view?"""
+    """Is it, without a safe fix, about a function that nothing calls?"""
     function = _function_at(finding.span.start, flow.source)
     if function is None or (finding.fix is not None and finding.fix.safety is Safety.SAFE):
         return False

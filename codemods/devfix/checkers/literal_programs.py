@@ -201,7 +201,7 @@ class Program:
         return "__main__" in self.source.text and not _OTHER_GPU.search(self.source.text)
 
     def is_unused(self, function: Scope) -> bool:
-        """Does nothing call a function, in a project whose programs are in view?"""
+        """Does nothing call a function, or what it is a part of?"""
         return any(map(self.flow.project.is_uncalled, self._names(function)))
 
     def may_lack_cuda(self, node: ast.AST) -> bool:

@@ -57,7 +57,7 @@ _TEXTS = re.compile(
 )
 _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function|crit)$", re.IGNORECASE)
 # Written for torch before 0.4: what is summed, or indexed in a loss, is a number there, and `volatile` an option.
-_BEFORE_SCALARS = re.compile(r"\bvolatile\s*=\s*True\b|loss\w*\.data\[0\]")
+_BEFORE_SCALARS = re.compile(r"\bvolatile\s*=\s*True\b|loss\w{0,40}\.data\[0\]")
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _FOR_HOST = re.compile(

@@ -76,7 +76,7 @@ class Outside:
         return False
 
     def is_uncalled(self, name: str) -> bool:
-        """Does nothing call a function or method of the asking file, in a project whose programs are in view?"""
+        """Does nothing call a function or method of the asking file, which is a program or used by other files?"""
         return False
 
     def all_on_cuda(self) -> bool | None:

@@ -84,7 +84,10 @@ class View(Outside):
         return bool(self.project.facts.importers(self.path)) or self.project.runs.all_on_cuda() is not None
 
     def is_uncalled(self, name: str) -> bool:
-        return self.is_in_view() and not self.project.facts.loads_by_name() and self.used(name) is False
+        facts = self.project.facts
+        if not facts.importers(self.path) and not self.project.runs.is_program(self.path):
+            return False
+        return not facts.loads_by_name() and self.used(name) is False
 
     def all_on_cuda(self) -> bool | None:
         return self.project.runs.all_on_cuda()

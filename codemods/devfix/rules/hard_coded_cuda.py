@@ -73,8 +73,8 @@ class HardCodedCuda(Codemod):
     Changed defaults are shown, never applied.
 
     ## Options
-    - `all` (default false): also report CUDA without a replacement in programs that use CUDA throughout, and
-      fixes that make no difference in programs that need CUDA in any case.
+    - `all` (default false): also report CUDA without a replacement in programs that use CUDA throughout, fixes
+      that make no difference in programs that need CUDA in any case, and functions that nothing calls.
     - `declare` (`no`, `cuda` or `accelerator`, default `no`): fix those by declaring one `device`
       below the imports: CUDA or any accelerator if there is one, else the CPU. `accelerator` writes
       `torch.accelerator`, which torch has since 2.6; where the project asks for an older torch
