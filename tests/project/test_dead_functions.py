@@ -75,6 +75,18 @@ def test_where_no_file_uses_it_anybody_may_call_it(more: dict[str, str], tmp_pat
     assert spoken(tmp_path) == {6, 10, 14}
 
 
+def test_a_file_that_is_run_shows_what_it_calls(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    told = []
+    for last in (
+        "torch.set_printoptions(4)\n",
+        "if __name__ == '__main__':\n    print(shifted(torch.ones(3)))\n",
+    ):
+        (tmp_path / "batches.py").write_text(f"{BATCHES}\n\n{last}")
+        told.append(spoken(tmp_path))
+    assert told == [{6, 10, 14}, {6}]
+
+
 def test_options_ask_for_them_all(tmp_path: Path) -> None:
     settings = "[tool.devfix.options.map-location]\nall = true\n"
     for name, text in {"pyproject.toml": settings, "batches.py": BATCHES, "main.py": MAIN.format("")}.items():

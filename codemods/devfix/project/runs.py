@@ -128,15 +128,14 @@ class Runs:
     @depends.kept
     def all_on_cuda(self) -> bool | None:
         """Do the programs of the project that show a choice go to CUDA all the same? None: there are none."""
-        programs = [one for one in self.project.callers.importing(CHOOSES) if self.is_program(one)]
+        programs = [one for one in self.project.callers.importing(CHOOSES) if self._is_program(one)]
         if not programs or not self.project.callers.complete:
             return None
         return all(
             self._insists(one, "", "") or self._runs_cuda(one, self._code(one), "") for one in programs
         )
 
-    def is_program(self, path: str) -> bool:
-        """Does a file read a command line, or do something as it is loaded, and is it no test?"""
+    def _is_program(self, path: str) -> bool:
         return not _TEST.search(path.removeprefix(self.project.files.root)) and _is_program(self._code(path))
 
     def _programs(self, path: str, text: str, name: str) -> list[str]:

@@ -85,7 +85,7 @@ class View(Outside):
 
     def is_uncalled(self, name: str) -> bool:
         facts = self.project.facts
-        if not facts.importers(self.path) and not self.project.runs.is_program(self.path):
+        if "__main__" not in self.source.text and not facts.importers(self.path):
             return False
         return not facts.loads_by_name() and self.used(name) is False
 
