@@ -240,3 +240,9 @@ def test_papers_count_only_where_no_folder_is_a_project(tmp_path: Path) -> None:
     files = {"heads.py": HEADS, "pyproject.toml": "", "tools/README.md": ""}
     write(tmp_path, {**files, "tools/train.py": training(FROM.format("heads"))})
     assert found(tmp_path, "tools/train.py") == ["tools/train.py:9 reorder-to"]
+
+
+def test_a_readme_at_home_makes_no_project_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path, {"heads.py": HEADS, "README.md": "", "tools/train.py": training(FROM.format("heads"))})
+    assert found(tmp_path, "tools/train.py") == []

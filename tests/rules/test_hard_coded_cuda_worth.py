@@ -95,7 +95,7 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         (INSISTS + MORE, {"main.py": MAIN, "use.py": "from pads import pad\n"}, False),
         (INSISTS + MORE.replace("mean(x)\n", "mean(pad(x))\n"), {"main.py": MAIN, "use.py": "from pads import pad\n"}, True),
         (INSISTS + MORE, {"main.py": MAIN + "getattr(pads, args.how)(x)\n", "use.py": "from pads import pad\n"}, True),
-        (INSISTS, {"main.py": program(CHOICE).replace("import pad\n", "import other\n")}, None),  # not used
+        (INSISTS, {"main.py": MAIN}, False),  # not used
     ],
 )  # fmt: skip
 def test_the_programs_tell(tmp_path: Path, text: str, programs: dict[str, str], safe: bool | None) -> None:

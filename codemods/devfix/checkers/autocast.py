@@ -261,7 +261,7 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         return None  # nothing in view switches it on there
     if by_machine and not off:
         return None  # where there is no CUDA, half precision is off
-    if (off or by_machine) and any(condition == CUDA_THERE and holds for condition, holds in one.path):
+    if off and any(condition == CUDA_THERE and holds for condition, holds in one.path):
         return None
     if one.of_cuda and (one.path or one.enabled is not None) and not off and _scales(source):
         return None  # an option of the program, for the half precision that only CUDA has

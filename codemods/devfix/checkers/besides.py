@@ -22,6 +22,7 @@ from devfix.checkers.reach import is_reached
 from devfix.codemod import Codemod
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
+from devfix.text.bindings import FunctionNode
 from devfix.text.source import Source, remembered
 
 CODEMODS = frozenset(mismatches.CODEMODS) | expressions.CODEMODS | choices.CODEMODS | siblings.CODEMODS
@@ -68,8 +69,9 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
 
 def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:
     """What a codemod itself says; with options of its own, of functions that nothing calls, too."""
+    all_of_them = codemod != type(codemod)()
     for finding in codemod.check(flow):
-        if codemod != type(codemod)() or not _is_dead(flow, finding):
+        if all_of_them or not _is_dead(flow, finding):
             yield finding
 
 
@@ -81,13 +83,14 @@ def _is_dead(flow: Flow, finding: Finding) -> bool:
     return flow.project.is_uncalled(function.name)
 
 
-def _function_at(offset: int, source: Source) -> ast.FunctionDef | None:
+def _function_at(offset: int, source: Source) -> FunctionNode | None:
     """The innermost function around a position of a file."""
     return _functions(source).get(source.position(offset)[0])
 
 
 @remembered
-def _functions(source: Source) -> dict[int, ast.FunctionDef]:
+def _functions(source: Source) -> dict[int, FunctionNode]:
     """Line -> the innermost function that it is in."""
-    every = sorted(source.of_kind(ast.FunctionDef), key=lambda one: one.lineno)
+    every: list[FunctionNode] = [*source.of_kind(ast.FunctionDef), *source.of_kind(ast.AsyncFunctionDef)]
+    every.sort(key=lambda one: one.lineno)
     return {line: one for one in every for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}

@@ -200,10 +200,6 @@ class Program:
             return False
         return "__main__" in self.source.text and not _OTHER_GPU.search(self.source.text)
 
-    def is_unused(self, function: Scope) -> bool:
-        """Does nothing call a function, or what it is a part of?"""
-        return any(map(self.flow.project.is_uncalled, self._names(function)))
-
     def may_lack_cuda(self, node: ast.AST) -> bool:
         """May a function be called where there is no CUDA, by a program that chooses, or by one out of view?
 
@@ -265,12 +261,11 @@ class Program:
 
     def _is_unused(self, function: Scope) -> bool:
         """Is a function named nowhere but where it is defined, or one around it, or its class?"""
-        return any(self.flow.project.used(name) is False for name in self._names(function))
-
-    def _names(self, function: Scope) -> list[str]:
-        """Those of a function, and of the functions and classes around it."""
         every = (function, *self.source.ancestors(function))
-        return [one.name for one in every if isinstance(one, (*_FUNCTIONS, ast.ClassDef))]
+        return any(
+            isinstance(one, (*_FUNCTIONS, ast.ClassDef)) and self.flow.project.used(one.name) is False
+            for one in every
+        )
 
     @cached_property
     def _marks(self) -> set[str]:
@@ -337,7 +332,7 @@ class Program:
 def is_right(flow: Flow, span: Span, function: Scope) -> bool:
     """Is what is on CUDA by name right as it is, since every run of the function is on the current GPU?"""
     program = Program(flow)
-    if program.is_on_cuda(function) or program.is_unused(function):
+    if program.is_on_cuda(function):
         return True
     sites = [one.node for one in program.analysis.named.calls.values() if flow.source.span(one.node) == span]
     told = any(guard_of(flow.source, one).told in (Told.CHOSEN, Told.SAME) for one in sites)

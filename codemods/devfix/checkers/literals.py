@@ -26,7 +26,7 @@ from devfix.checkers.literal_programs import (
     grouped,
     position,
 )
-from devfix.checkers.literal_rest import unplaced
+from devfix.checkers.literal_unplaced import unplaced
 from devfix.engine.files import Function
 from devfix.engine.named import Named
 from devfix.engine.values import BATCH, MODULE, TENSOR
@@ -119,11 +119,7 @@ def _weighed(
     for function, verdict in settled:
         if verdict.safety is Safety.SAFE and not program.is_worth(verdict, function):
             verdict = replace(verdict, safety=Safety.UNSAFE)
-        if (
-            rest
-            or verdict.safety is Safety.SAFE
-            or (not program.is_on_cuda(function) and not program.is_unused(function))
-        ):
+        if rest or verdict.safety is Safety.SAFE or not program.is_on_cuda(function):
             yield verdict
 
 

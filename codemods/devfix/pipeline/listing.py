@@ -45,8 +45,14 @@ def mark_of(folder: str) -> Mark:
     marks = _MARKS if in_package else (*_MARKS, *_SETUPS)
     if any(os.path.exists(os.path.join(folder, mark)) for mark in marks):
         return Mark.PROJECT
-    papers = not in_package and any(os.path.exists(os.path.join(folder, name)) for name in _PAPERS)
-    return Mark.PAPERS if papers and folder != os.path.expanduser("~") else Mark.NOTHING
+    if in_package or folder in (
+        os.path.expanduser("~"),
+        os.path.dirname(folder),
+    ):  # no repository, but all there is
+        return Mark.NOTHING
+    return (
+        Mark.PAPERS if any(os.path.exists(os.path.join(folder, name)) for name in _PAPERS) else Mark.NOTHING
+    )
 
 
 def root_of(

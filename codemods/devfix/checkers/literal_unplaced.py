@@ -11,13 +11,12 @@ from devfix.checkers.literal_programs import SCRIPT, Program, Verdict
 from devfix.engine.files import File
 from devfix.engine.named import Named
 from devfix.findings import ReplaceExpression, Safety
-from devfix.text.bindings import function_around
 from devfix.text.names import path_of
 from devfix.text.source import Source
 
 _ACCELERATOR = re.compile(r"cuda(?::(?P<number>\d+))?$|(?P<mps>mps)(?::0)?$")
 _CURRENT = "torch.cuda.current_device"
-_MANY = 5  # places that name CUDA
+_MANY = 5  # places that name CUDA: the file is written for it; one more, if it tells devices apart somewhere
 _ALONE = "goes to the current GPU, wherever the caller's tensors are, and raises without CUDA; no other device is known"
 
 
@@ -25,13 +24,12 @@ def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
     """Places that no device is known for (`left`, and the current GPU's number), where there may be no CUDA."""
     source = program.source
     yield from _only_choice(program, left)
-    if len(left) >= _MANY + program.is_agnostic:
-        return  # the file is written for CUDA
+    if len(left) >= (_MANY + 1 if program.is_agnostic else _MANY):
+        return
     asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
     places = [*(one.node for one in left), *(node for node in asked if not _is_chosen(source, node))]
     for place in places:
-        function = function_around(source, place) or source.tree
-        if program.may_lack_cuda(place) and not program.is_sent(place) and not program.is_unused(function):
+        if program.may_lack_cuda(place) and not program.is_sent(place):
             yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
 
 
