@@ -165,15 +165,15 @@ class Class:
             if not isinstance(one.file.definition(base), Class)
         )
 
-    @cached_property
+    @property
     def registers(self) -> bool:
         """Does a method keep a parameter or a buffer in the object, as only modules do?"""
-        return any(
-            _registers(node, one.file)
-            for one in self.lineage
-            for method in one.methods.values()
-            for node in method.nodes
-        )
+        return any(one._registers_itself for one in self.lineage)
+
+    @cached_property
+    def _registers_itself(self) -> bool:
+        nodes = (node for method in self.methods.values() for node in method.nodes)
+        return any(_registers(node, self.file) for node in nodes)
 
     def method(self, name: str) -> Function | None:
         return next((one.methods[name] for one in self.lineage if name in one.methods), None)
@@ -255,6 +255,7 @@ class File:
         self.globals: dict[str, ast.expr] = {}
         self._collect(source.tree.body, None, True)
         self._found: dict[str, Function | Class | None] = {}
+        self._values: dict[str, tuple[File, str] | None] = {}
 
     def _collect(self, body: list[ast.stmt], outer: Function | None, top: bool) -> None:
         for one in body:
@@ -289,8 +290,9 @@ class File:
     def forget_others(self) -> None:
         """Let go of what is in other files, which would otherwise live as long as this one; it is looked up again."""
         self._found.clear()
+        self._values.clear()
         for one in self.all_classes:
-            for name in ("lineage", "outside", "registers", "stores"):
+            for name in ("lineage", "outside", "stores"):
                 one.__dict__.pop(name, None)
 
     def release(self) -> None:
@@ -383,8 +385,10 @@ class File:
 
     def imported_value(self, dotted: str) -> tuple[File, str] | None:
         """The file, and the name in its body, of a value that is bound there and that a dotted name stands for."""
-        found = self.resolve(self.path, dotted) if self.resolve is not None else None
-        return found if found is not None and found[1] in found[0].globals else None
+        if dotted not in self._values:
+            found = self.resolve(self.path, dotted) if self.resolve is not None else None
+            self._values[dotted] = found if found is not None and found[1] in found[0].globals else None
+        return self._values[dotted]
 
 
 # Names that people re-export from a module of helpers, and that mean one thing.

@@ -35,14 +35,14 @@ def known_to(caller: Frame, function: Function) -> tuple[object, ...]:
     """How the modules and tensors of the file are that a function names: calls may have changed them."""
     held, running = caller.analysis.global_names(function.file), [caller, *_around(caller)]
     bound = [one for one in running if one.globals and one.file is function.file]
-    known = (
-        (name, next((one.state.names.get(name) for one in bound if name in one.globals), held.get(name)))
-        for name in function.file.source.names(function.node)
-    )
+    named = function.file.source.names(function.node)
+    known = {name: value for name, value in held.telling() if name in named}
+    for one in reversed(bound):
+        known.update((name, one.state.names.get(name, ANYTHING)) for name in one.globals if name in named)
     return tuple(
         (name, value.key(), caller.state.stamps.get(value.ref, 0) if value.kind == MODULE else 0)
-        for name, value in known
-        if value is not None and value.kind in (MODULE, TENSOR)
+        for name, value in known.items()
+        if value.kind in (MODULE, TENSOR)
     )
 
 
