@@ -94,6 +94,19 @@ def test_moved_for_sure() -> None:
     assert "pack_padded_sequence(x[i], s.cpu())" in fixed(RULE, text, Safety.SAFE)
 
 
+def test_handed_to_a_module() -> None:
+    """The class alone does not say where its lengths are, but a caller does."""
+    text = module("x, n", "return self.rnn(pack_padded_sequence(self.emb(x), n))")
+    caller = (
+        "\n\ndef train(loader):\n    net = Net().to(device)\n    for x, n in loader:\n"
+        "        x, n = x.to(device), n.to(device)\n        net(x, n)\n"
+    )
+    assert not findings(RULE, text)
+    (found,) = findings(RULE, text + caller)
+    assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+    assert "pack_padded_sequence(self.emb(x), n.cpu())" in fixed(RULE, text + caller)
+
+
 SILENT = {
     "of what a layer gives back of something else": (
         "x, y",

@@ -55,6 +55,10 @@ BUFFERS = {
         "rel = (r[:, None] - r[None, :]) + 3\nself.index = rel.reshape(-1)",
         "return x @ x.transpose(1, 2) + torch.index_select(self.table, 0, self.index).view(4, 4)",
     ),
+    "the states of an LSTM": (
+        "self.lstm = nn.LSTM(8, 8)\nself.states = (torch.zeros(1, 4, 8), torch.zeros(1, 4, 8))",
+        "out, self.states = self.lstm(x, self.states)\nreturn out",
+    ),
     "one value under two names": ("self.low = self.high = torch.ones(8)", "return x * self.low + self.high"),
 }
 MODULES = {

@@ -268,10 +268,10 @@ class Classes:
             values = [before] if before is not None else []
             for method_name, end in ends:
                 found = end.attribute(cell, name)
-                if method_name == "forward" and before is not None and before.kind == TENSOR:
+                if method_name == "forward" and before is not None and _has_tensors(before):
                     if (
                         found is not None
-                        and found.kind in (TENSOR, BATCH)
+                        and found.kind in (TENSOR, BATCH, before.kind)
                         and _recurs(owner.method("forward"), name)
                     ):
                         continue  # it is there in the second run; the first one meets what was there before
@@ -360,6 +360,12 @@ def _argument(place: Place, init: Function) -> str:
     key = place.key
     of_init = place.kind == OF and isinstance(key, tuple) and key[:2] == ("parameter", id(init.node))
     return str(key[2]) if of_init and isinstance(key, tuple) else ""
+
+
+def _has_tensors(value: Value) -> bool:
+    """Is it a tensor, or a sequence of tensors, such as the states of an LSTM?"""
+    items = value.items if value.kind == SEQUENCE else None
+    return value.kind == TENSOR or (bool(items) and all(one.kind == TENSOR for one in items or ()))
 
 
 def _recurs(method: Function | None, name: str) -> bool:

@@ -75,8 +75,9 @@ Assumptions = frozenset[Assumption]
 OR_NUMBER = Assumption(PATH_TAKEN, "a number on another path")
 PROVEN: Assumptions = frozenset()
 MAX_LINKS = 10
-# The names of ELEMENT links: of what stands at the node, something is used; a whole batch is bound, beside others.
-PART, WHOLE = "part", "whole"
+# The names of ELEMENT links: of what stands at the node, something is used, or each tensor of a sequence of nothing
+# else; a whole batch is bound, beside others.
+PART, EACH, WHOLE = "part", "each", "whole"
 
 
 class Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Term
@@ -13,6 +14,7 @@ from devfix.engine.values import (
     BATCH,
     CALLER,
     DISTRIBUTION,
+    EACH,
     ELEMENT,
     LOAD,
     MODULE,
@@ -25,7 +27,7 @@ from devfix.engine.values import (
     Assumption,
     Link,
 )
-from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression, SetArgument
+from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression, SetArgument, WrapExpression
 from devfix.models.loader import models, tensor_attributes
 from devfix.repair import legacy
 from devfix.repair.expressible import expressible
@@ -224,7 +226,7 @@ def made_at(mismatch: Mismatch) -> Link:
     taken = [
         one
         for one in links
-        if one.kind == ELEMENT and isinstance(one.node, ast.Subscript) and one.name != PART
+        if one.kind == ELEMENT and isinstance(one.node, ast.Subscript) and one.name not in (PART, EACH)
     ]
     taken = [one for one in taken if not _is_store(one.node)]
     return taken[-1] if taken and links[0].kind == LOAD and links[0].name == "loader" else links[0]
@@ -274,8 +276,14 @@ def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[E
         if mismatch.file is not analysis.file and node is mismatch.stray_node:
             continue
         device = wanted_at(mismatch, analysis, node)
-        if device:
-            return device, (AppendCall(source.span(node), f".to({device})"),)
+        inside = {one.name for one in mismatch.stray.links if one.kind == ELEMENT and one.node is node}
+        if not device or PART in inside:
+            continue
+        if EACH in inside:
+            name = "tensor" if re.search(r"\bone\b", device) else "one"
+            each = f"tuple({name}.to({device}) for {name} in "
+            return device, (WrapExpression(source.span(node), each, ")"),)
+        return device, (AppendCall(source.span(node), f".to({device})"),)
     return "", ()
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
-from devfix.engine.values import BATCH, ELEMENT, PART, PASS, WHOLE, Link
+from devfix.engine.values import BATCH, EACH, ELEMENT, PART, PASS, WHOLE, Link
 from devfix.findings import AppendCall, Edit, EnsureImport, InsertStatement, Span
 from devfix.repair.candidates import has_to, stays_on_host
 from devfix.text.names import Binding, Names
@@ -49,7 +49,7 @@ class Input:
     @property
     def is_part(self) -> bool:
         """Is it only an element of what stands at the node: of a list, or of `**fields`?"""
-        return any(one.name == PART and one.node is self.node for one in self.mismatch.stray.links)
+        return any(one.name in (PART, EACH) and one.node is self.node for one in self.mismatch.stray.links)
 
 
 def base_of(node: ast.expr) -> ast.Name | None:

@@ -26,6 +26,7 @@ from devfix.engine.places import (
 from devfix.engine.values import (
     BATCH,
     BESIDE,
+    EACH,
     ELEMENT,
     LIBRARY_CALL,
     LOAD,
@@ -46,6 +47,7 @@ from devfix.engine.values import (
     Assumptions,
     Value,
     element,
+    elements,
     weak,
 )
 from devfix.models.loader import Row
@@ -300,7 +302,7 @@ class Requirements(Frame):
         if not moved and not (places and all(place.on_device for place in places)):
             return
         if not any(about_devices(condition) for condition, _ in path) and self.analysis.is_new(
-            (node, at, "host"), value.assumed
+            (node, at, "host", bool(moved)), value.assumed
         ):
             self.analysis.host_reads.append(
                 HostRead(
@@ -346,21 +348,19 @@ class Requirements(Frame):
         if depth > 2 or value.kind == OPTIMIZER:  # which only knows the modules
             return []
         found: list[Operand] = []
-        nodes = getattr(node, "elts", None)
-        for i, one in enumerate(value.items or ()):
-            if nodes is not None and len(nodes) == len(value.items or ()):
-                found += self.tensors(one, nodes[i], depth + 1)
-            else:
-                found += self._inside(one, node, depth)
-        for one in (value.fields or {}).values():
-            found += self._inside(one, node, depth)
-        if value.rest is not None:
-            found += self._inside(value.rest, node, depth)
+        nodes, inside = getattr(node, "elts", None), elements(value)
+        if nodes is not None and len(nodes) == len(value.items or ()):
+            for one, at in zip(value.items or (), nodes, strict=True):
+                found += self.tensors(one, at, depth + 1)
+            inside = inside[len(nodes) :]
+        only = value.kind == SEQUENCE and nodes is None and all(one.kind == TENSOR for one in inside)
+        for one in inside:
+            found += self._inside(one, node, depth, EACH if only else PART)
         return found
 
-    def _inside(self, value: Value, node: ast.AST, depth: int) -> list[Operand]:
+    def _inside(self, value: Value, node: ast.AST, depth: int, name: str) -> list[Operand]:
         """The tensors in an element of what stands at a node, of which their histories tell."""
-        link, found = self.link(ELEMENT, node, PART), self.tensors(value, node, depth + 1)
+        link, found = self.link(ELEMENT, node, name), self.tensors(value, node, depth + 1)
         return [(one.linked(link) if one.links[-1:] not in ((), (link,)) else one, at) for one, at in found]
 
     def moved(self, value: Value, place: Place, node: ast.AST, depth: int = 0) -> Value:

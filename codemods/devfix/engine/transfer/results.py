@@ -22,6 +22,7 @@ from devfix.engine.transfer.requirements import Operand, Requirements
 from devfix.engine.values import (
     BATCH,
     DEVICE,
+    EACH,
     ELEMENT,
     LIKE,
     LOAD,
@@ -148,7 +149,7 @@ class Results(Requirements):
                     place.kind == DEFAULT
                     and value.rank == 1
                     and not is_count(at)
-                    and {MAKE} == {one.kind for one in value.links if one.name != PART} - {RETURN}
+                    and {MAKE} == {one.kind for one in value.links if one.name not in (PART, EACH)} - {RETURN}
                 ):
                     strays.append((value, at, place, returned, path, i))
         given, own = (self._input(), self._own_device()) if strays else (None, None)
