@@ -29,6 +29,13 @@ class Net(L.LightningModule):
 
 # name: (before, after)
 CHANGED = {
+    "the lengths that an unpacked sequence has": (
+        "rnn = nn.GRU(4, 4).to(device)\nout, n = nn.utils.rnn.pad_packed_sequence(rnn(packed.to(device))[0])\n"
+        "mask = torch.arange(9)[:, None] < n\nout = rnn(torch.ones(9, 2, 4, device=device))[0] * mask[..., None]\n",
+        "rnn = nn.GRU(4, 4).to(device)\nout, n = nn.utils.rnn.pad_packed_sequence(rnn(packed.to(device))[0])\n"
+        "mask = torch.arange(9)[:, None] < n\n"
+        "out = rnn(torch.ones(9, 2, 4, device=device))[0] * mask[..., None].to(device)\n",
+    ),
     "what a LightningModule reads from a loader itself": (
         LIGHTNING
         + "    def score(self, data):\n        for x, _ in DataLoader(data):\n            self.net(x)\n",

@@ -12,6 +12,17 @@ HEAD = "import math\nimport torch\nimport numpy as np\nfrom torch import nn\nimp
 
 # name: (before, after)
 CHANGED = {
+    "the gradient of a function of its own": (
+        "class Clip(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.save_for_backward(x)\n        return x.clamp(0)\n\n    @staticmethod\n"
+        "    def backward(ctx, grad):\n        (x,) = ctx.saved_tensors\n        mask = torch.zeros(x.shape)\n"
+        "        mask[x > 0] = 1\n        return grad * mask\n",
+        "class Clip(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.save_for_backward(x)\n        return x.clamp(0)\n\n    @staticmethod\n"
+        "    def backward(ctx, grad):\n        (x,) = ctx.saved_tensors\n"
+        "        mask = torch.zeros(x.shape, device=grad.device)\n"
+        "        mask[x > 0] = 1\n        return grad * mask\n",
+    ),
     "a list and another": (
         "def f(x: torch.Tensor, rows):\n    return x + torch.tensor(rows + [[1, 2]])\n",
         "def f(x: torch.Tensor, rows):\n    return x + torch.tensor(rows + [[1, 2]], device=x.device)\n",

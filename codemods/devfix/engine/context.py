@@ -198,11 +198,11 @@ class Context:
         return made
 
     def is_autograd(self, function: Function) -> bool:
-        """Is this the forward of a `torch.autograd.Function`? Its results are wanted where its tensors are."""
+        """Is this the forward or backward of a `torch.autograd.Function`? Results are wanted where its tensors are."""
         owner = function.owner
         return (
             owner is not None
-            and function.name == "forward"
+            and function.name in ("forward", "backward")
             and function.static
             and any(base.rpartition(".")[2] == "Function" for base in owner.outside)
         )

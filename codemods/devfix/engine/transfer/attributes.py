@@ -134,6 +134,9 @@ class Attributes(Calls):
             return Value(TENSOR, self.where(whole), rank=1, role="parameter", assumed=whole.assumed | used)
         if name == "data" and (kept := self.kept_by_module(base, node.value)) is not None:
             return kept
+        if name == "saved_tensors" and self.function is not None and self.analysis.is_autograd(self.function):
+            gradient = self.state.names.get("".join(self.function.positional[1:2]), ANYTHING)
+            return Value(SEQUENCE, rest=gradient) if gradient.kind == TENSOR else ANYTHING
         if kind == UNKNOWN and base.place.is_named:
             made = self._of_unknown_object(node, base)
             return made.but(like=whole) if whole is not None and made.kind == UNKNOWN else made

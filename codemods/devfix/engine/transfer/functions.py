@@ -30,6 +30,7 @@ from devfix.engine.values import (
     DEVICE,
     DISTRIBUTION,
     DTYPE,
+    ELEMENT,
     INDEX,
     LIBRARY_CALL,
     LOAD,
@@ -39,6 +40,7 @@ from devfix.engine.values import (
     NUMBER,
     PACKED,
     PAIR,
+    PART,
     PASS,
     PLACED,
     SEQUENCE,
@@ -161,7 +163,8 @@ class Functions(Containers):
                 made = made.but(role=DISTRIBUTION, ref=dotted)
         if row.host_result is not None:
             items = [made, made]
-            items[row.host_result] = Value(TENSOR, ON_CPU, rank=1)
+            history = self.link(LOAD, node, last), self.link(ELEMENT, node, PART)
+            items[row.host_result] = Value(TENSOR, ON_CPU, rank=1, links=history)
             return Value(SEQUENCE, items=tuple(items))
         if last == "nonzero" or (last == "where" and len(values) == 1):
             made = made.but(rank=1)
