@@ -56,8 +56,8 @@ def runs(folder: Path, devices: int = 1) -> Callable[..., rounds.Outcome]:
     def run(changed: Mapping[str, bytes], keep_going: bool, cpu: bool = not devices) -> rounds.Outcome:
         copies = Copies(root, ".", os.path.realpath(short.name), 300.0, seed="0")
         words = [sys.executable, "train.py"]
-        ended = copies.run(words, "one", changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
-        outcome = outcome_of(ended, copies.at("one"), root)
+        ended = copies.run(words, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
+        outcome = outcome_of(ended, copies.at, root)
         if "build for GPUs" in outcome.unchecked:
             pytest.skip(outcome.unchecked)
         return outcome
