@@ -86,7 +86,7 @@ class _AtHand(importlib.abc.MetaPathFinder):
     def found(self, name: str, spec: ModuleSpec, path: Sequence[str] | None) -> ModuleSpec | None:
         """As the other finders find it."""
         if name in sys.modules:
-            self.stale(f"the program has put another module in the place of {name}")
+            self.stale(f"the program has replaced the module {name}")
         for finder in sys.meta_path:
             found = None if finder is self else finder.find_spec(name, path)
             if found is not None:
