@@ -87,9 +87,17 @@ class Forks:
         return self._server is not None
 
     def start(
-        self, command: Sequence[str], env: Mapping[str, str], cwd: str, output: str, limits: Limits
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        outputs: tuple[str, str],
+        limits: Limits | None,
     ) -> Forked | None:
-        """Start a run without input, in a session of its own; None where it has to be a process of its own."""
+        """Start a run in a session of its own, without input; None where it has to be a process of its own.
+
+        `outputs` are the files for stdout and stderr, which are there.
+        """
         if self.problem or not _is_python(command, env):
             return None
         try:
@@ -110,8 +118,8 @@ class Forks:
                     "arguments": [*command[head:]],
                     "env": changed,
                     "cwd": cwd,
-                    "output": output,
-                    "limits": asdict(limits),
+                    "outputs": outputs,
+                    "limits": None if limits is None else asdict(limits),
                 }
             )
             line = self._line.read(_SECONDS)
@@ -234,9 +242,9 @@ def _become(request: Any, before: Before) -> None:
     try:
         os.setsid()
         die_with_parent()
-        output = os.open(request["output"], os.O_WRONLY)
-        for descriptor in (1, 2):
-            os.dup2(output, descriptor)
+        out, err = request["outputs"]
+        os.dup2(os.open(out, os.O_WRONLY), 1)
+        os.dup2(1 if err == out else os.open(err, os.O_WRONLY), 2)
         close_all_but()
         os.chdir(request["cwd"])
         for name, value in request["env"].items():
@@ -246,7 +254,8 @@ def _become(request: Any, before: Before) -> None:
                 os.environ[name] = value
         sys.orig_argv[:] = request["command"]
         sys.argv[1:] = request["arguments"]
-        Limits(**request["limits"]).apply()
+        if request["limits"] is not None:
+            Limits(**request["limits"]).apply()
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()

@@ -176,8 +176,8 @@ def _start(
     if not capture:
         return subprocess.Popen(command, cwd=cwd, env=env, preexec_fn=before)
     with open(os.path.join(folder, "output"), "wb") as output:
-        if forks is not None and cwd is not None and limits is not None:
-            forked = forks.start(command, env, cwd, output.name, limits)
+        if forks is not None and cwd is not None:
+            forked = forks.start(command, env, cwd, (output.name, output.name), limits)
             if forked is not None:
                 return forked
         return subprocess.Popen(
