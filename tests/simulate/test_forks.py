@@ -65,7 +65,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def forks(root: Path) -> Iterator[Forks]:
     with Forks() as made:
         yield made
-        assert made.started and not made.problem  # the runs were forked
+        assert made.started and not made.problem, made.problem  # the runs were forked
 
 
 def ended(
@@ -74,7 +74,9 @@ def ended(
     (root / "train.py").write_text(program)
     copies = Copies(str(root), ".", str(root.parent), seconds, seed="0", forks=forks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("PYTEST_CURRENT_TEST")  # another environment in each test would be a reason for no fork
+        patch.delenv(
+            "PYTEST_CURRENT_TEST", raising=False
+        )  # another environment in each test would be a reason for no fork
         done = copies.run([sys.executable, "train.py", *arguments], {}, 1, **named)
     if "build for GPUs" in done.unchecked:
         pytest.skip(done.unchecked)

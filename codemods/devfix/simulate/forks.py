@@ -163,6 +163,7 @@ class Forks:
 
     def close(self) -> None:
         """End the process, and a run that goes on."""
+        self.problem = self.problem or "it has been closed"
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -212,6 +213,7 @@ def serve(before: Before) -> None:
 def _prepared() -> str:
     """Import torch; gives the reason if forks would not be as good as processes of their own."""
     gc.disable()  # a fork copies what a collection visits
+    environment = dict(os.environ)
     try:
         import torch  # noqa: F401
     except Exception as error:
@@ -219,6 +221,8 @@ def _prepared() -> str:
     gc.freeze()
     if os.fstat(2).st_size:
         return "something is said while torch is imported"
+    if environment != dict(os.environ):
+        return "torch changes the environment when it is imported"
     if not (child := os.fork()):  # numpy's threads end at a fork, until they are needed again
         os._exit(0)
     os.waitpid(child, 0)
@@ -227,12 +231,8 @@ def _prepared() -> str:
     old, _, _ = os.environ.get(MOVED, "").partition(os.pathsep)
     for name, module in sys.modules.items():
         path = getattr(module, "__file__", None) or ""
-        if (
-            old
-            and path.startswith(old + os.sep)
-            and "site-packages" not in path
-            and not name.startswith("devfix")
-        ):
+        moves = old and path.startswith(old + os.sep) and "site-packages" not in path
+        if moves and not name.startswith("devfix"):
             return f"{name} is a part of the repository"
     return ""
 

@@ -95,7 +95,9 @@ def command(words: Sequence[str]) -> list[str]:
         return [sys.executable, *words[1:]]
     beside = os.path.join(os.path.dirname(sys.executable), words[0])  # torchrun, pytest, ...
     if os.sep not in words[0] and os.path.isfile(beside):
-        return [beside, *words[1:]]
+        with open(beside, "rb") as file:
+            script = file.readline().rstrip() == f"#!{sys.executable}".encode()
+        return [*([sys.executable] if script else []), beside, *words[1:]]
     if os.sep not in words[0] and shutil.which(words[0]) is None:
         raise ValueError(f"there is no command {words[0]!r}")
     return list(words)
