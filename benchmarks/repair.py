@@ -97,7 +97,7 @@ class Program:
             data = {os.path.join(copies.root, path): text.encode() for path, text in changed.items()}
             words = command(shlex.split(self.words))
             cpu = cpu if self.devices else not cpu
-            return copies.run(words, "run", data, max(self.devices, 1), cpu=cpu, keep_going=keep_going)
+            return copies.run(words, data, max(self.devices, 1), cpu=cpu, keep_going=keep_going)
 
     def reference(self) -> Reference:
         """What it prints on the CPU, as it is now."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from devfix.simulate import supervise
+from ran import Ran
 
 HERE = Path(__file__).resolve().parent
 NOTE = "devfix: torch.compile traces the program and runs the graphs eagerly (no GPU code generation)"
@@ -49,14 +51,10 @@ print(net(x))
 """
 
 
-def test_a_device_error_comes_at_tracing(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(MIXED)
-    command = [sys.executable, "-m", "devfix", "run", "program.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    if "cannot simulate devices" in done.stderr:
-        pytest.skip(done.stderr)
-    traceback, told = done.stderr.split("devfix: this is a device error, raised on cuda (simulated)\n")
-    assert done.returncode == 1 and "Tensor device mismatch" in traceback
+def test_a_device_error_comes_at_tracing(simulated: Callable[..., Ran]) -> None:
+    done = simulated(MIXED)
+    traceback, told = done.err.split("devfix: this is a device error, raised on cuda (simulated)\n")
+    assert done.code == 1 and "Tensor device mismatch" in traceback
     assert "apply --codemod move-inputs program.py" in told
 
 

@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from devfix.cli import main
+from ran import Ran as AnyRan
 
 SEVEN = Path(__file__).with_name("seven_strays.py").read_text()
 
@@ -49,23 +51,20 @@ class Ran:
         ]
 
 
-def keep_going(folder: Path, program: str, *options: str, words: tuple[str, ...] = ("program.py",)) -> Ran:
-    """Run a program of that text in a folder, with the report as JSON behind its own output."""
-    (folder / "program.py").write_text(program)
-    command = [sys.executable, "-m", "devfix", "run", "--keep-going", "--format", "json", *options, *words]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    if "build for GPUs" in done.stderr or "nothing was simulated" in done.stderr:
-        pytest.skip(done.stderr)
-    out, brace, report = done.stdout.partition('{\n  "exit_code"')
-    assert brace, done.stdout + done.stderr
-    return Ran(done.returncode, out, done.stderr, json.loads(brace + report)["errors"], folder)
+def told(code: int, output: str, err: str, folder: Path) -> Ran:
+    """What a run has told as JSON behind the program's own output."""
+    out, brace, report = output.partition('{\n  "exit_code"')
+    assert brace, output + err
+    return Ran(code, out, err, json.loads(brace + report)["errors"], folder)
+
+
+@pytest.fixture
+def keep_going(programs: Path, simulated: Callable[..., AnyRan]) -> Callable[..., Ran]:
+    def run(program: str, *options: str) -> Ran:
+        done = simulated(program, options=["--keep-going", "--format", "json", *options])
+        return told(done.code, done.text, done.err, programs)
+
+    return run
 
 
 HEAD = """import torch
@@ -256,7 +255,13 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         "    except Exception:\n"
         "        traceback.print_exc()\n"
     )
-    return keep_going(folder, program)
+    (folder / "program.py").write_text(program)
+    command = [sys.executable, "-m", "devfix", "run", "--keep-going", "--format", "json", "program.py"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, timeout=300)
+    if "build for GPUs" in done.stderr or "nothing was simulated" in done.stderr:
+        pytest.skip(done.stderr)
+    return told(done.returncode, done.stdout, done.stderr, folder)
 
 
 @pytest.mark.parametrize("title", PROGRAMS)
@@ -279,8 +284,8 @@ def line(program: str, text: str) -> int:
     return next(number for number, one in enumerate(program.splitlines(), 1) if text in one)
 
 
-def test_the_strays_of_a_program_and_where_they_come_from(tmp_path: Path) -> None:
-    ran = keep_going(tmp_path, SEVEN)
+def test_the_strays_of_a_program_and_where_they_come_from(keep_going: Callable[..., Ran]) -> None:
+    ran = keep_going(SEVEN)
     at = {
         text: line(SEVEN, text)
         for text in ("self.emb(ids)", "self.heads[which]", "self.crit(self", "np.mean")
@@ -346,15 +351,15 @@ def test_the_report_in_words(tmp_path: Path) -> None:
     )
 
 
-def test_a_machine_without_cuda(together: Ran, tmp_path: Path) -> None:
-    shutil.copy(together.folder / "w.pt", tmp_path)
+def test_a_machine_without_cuda(together: Ran, keep_going: Callable[..., Ran], programs: Path) -> None:
+    shutil.copy(together.folder / "w.pt", programs)
     program = (
         "weights = torch.load('w.pt')\n"
         "net = nn.Linear(2, 1).cuda()\n"
         "x = torch.ones(1, 2, device='cuda').to('cuda:0')\n"
         "print(net(x).shape, weights['w'].device, torch.cuda.is_available())\n"
     )
-    ran = keep_going(tmp_path, HEAD + program, "--devices", "0")
+    ran = keep_going(HEAD + program, "--devices", "0")
     assert ran.operations == [("load", 5), ("cuda", 6), ("ones", 7), ("to", 7)]
     assert ran.out == "torch.Size([1, 1]) cpu False\n" and ran.remedies[0] == "map-location"
     assert (ran.code, [one["count"] for one in ran.errors]) == (1, [1, 2, 1, 1])
@@ -382,19 +387,16 @@ raise SystemExit(5)
 """
 
 
-def test_copies_that_repeat_and_comparisons_that_never_hold(tmp_path: Path) -> None:
+def test_copies_that_repeat_and_comparisons_that_never_hold(simulated: Callable[..., AnyRan]) -> None:
     """A tensor that is moved each time, and reads that wait for the device; what is moved once, or new, is no note.
 
     Comparisons with a text, and with a device without an index; not what is right, nor what only moves a value again.
     A program without errors has its own exit code.
     """
-    (tmp_path / "program.py").write_text(NOTES)
-    words = [sys.executable, "-m", "devfix", "run", "--keep-going", "--copies"]
-    done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    if "nothing was simulated" in done.stderr or "build for GPUs" in done.stderr:
-        pytest.skip(done.stderr)
+    options = ["--keep-going", "--copies"]
+    done = simulated(NOTES, options=options)
     unequal = "one has an index, so they never are equal"
-    assert (done.returncode, done.stdout) == (5, "") and done.stderr.splitlines() == [
+    assert (done.code, done.text) == (5, "") and done.err.splitlines() == [
         "devfix: note: program.py:15: `to` moves the same tensor of shape [3, 2] to cuda:0, 12 times; once would do",
         "devfix: note: program.py:16: `item` copies a number from cuda:0 and waits for it, 12 times",
         f"devfix: note: program.py:7: cuda:0 is compared with cuda, 3 times: {unequal}",
@@ -402,9 +404,7 @@ def test_copies_that_repeat_and_comparisons_that_never_hold(tmp_path: Path) -> N
         f"devfix: note: program.py:10: cuda is compared with cuda:0: {unequal}",
         "devfix: no device errors",
     ]
-    words += ["--format", "json"]
-    done = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    found = json.loads(done.stdout)
+    found = json.loads(simulated(NOTES, options=[*options, "--format", "json"]).out)
     assert [(one["operation"], one["at"]["line"], one["count"]) for one in found["copies"]] == [
         ("to", 15, 12),
         ("item", 16, 12),
@@ -416,7 +416,7 @@ def test_copies_that_repeat_and_comparisons_that_never_hold(tmp_path: Path) -> N
     ]
 
 
-def test_two_devices(tmp_path: Path) -> None:
+def test_two_devices(keep_going: Callable[..., Ran]) -> None:
     program = (
         "class Net(nn.Module):\n"
         "    def __init__(self):\n"
@@ -426,12 +426,12 @@ def test_two_devices(tmp_path: Path) -> None:
         "        return self.second(self.first(x))\n"
         "print(Net()(torch.ones(1, 2, device='cuda:0')).device)\n"
     )
-    ran = keep_going(tmp_path, HEAD + program, "--devices", "2")
+    ran = keep_going(HEAD + program, "--devices", "2")
     assert ran.operations == [("linear", 10)] and ran.out == "cuda:1\n"
     assert ran.errors[0]["operands"][0]["device"] == "cuda:0"  # the parameters are at home
 
 
-def test_nothing_is_kept_alive_and_histories_are_bounded(tmp_path: Path) -> None:
+def test_nothing_is_kept_alive_and_histories_are_bounded(keep_going: Callable[..., Ran]) -> None:
     """A history has one link of each kind, however long a tensor has been passed around."""
     program = (
         "import gc, weakref\n"
@@ -447,7 +447,7 @@ def test_nothing_is_kept_alive_and_histories_are_bounded(tmp_path: Path) -> None
         "gc.collect()\n"
         "print(before < 20, [one() for one in alive], len(histories._known) <= before - 2)\n"
     )
-    ran = keep_going(tmp_path, HEAD + program)
+    ran = keep_going(HEAD + program)
     assert ran.out == "True [None, None] True\n"
     assert len(ran.errors) == 1 and ran.errors[0]["count"] == 200
     stray = ran.errors[0]["operands"][0]

@@ -103,20 +103,22 @@ for make, shape in (
 )
 
 
-def ran(source: str, tmp_path: Path, device: str = "mps", **environment: str) -> supervise.Ended:
-    path = tmp_path / "program.py"
-    path.write_text(source)
+def ran(source: str, programs: Path, device: str = "mps", **environment: str) -> supervise.Ended:
+    """Run a program in the folder of `programs`."""
+    (programs / "program.py").write_text(source)
     env = {**os.environ, **environment}
     count = 1 if device == "mps" else 2
-    command = supervise.python([str(path)])
-    ended = supervise.run(command, count, device=device, env=env, capture=True, seconds=300)
+    command = supervise.python(["program.py"])
+    ended = supervise.run(
+        command, count, device=device, cwd=str(programs), env=env, capture=True, seconds=300
+    )
     if any(told.cannot for told in ended.told):
         pytest.skip(ended.unchecked)
     return ended
 
 
 def wrong(
-    head: str, facts: dict[str, str], tmp_path: Path, device: str = "mps"
+    head: str, facts: dict[str, str], programs: Path, device: str = "mps"
 ) -> list[tuple[str, str, str]]:
     """The facts that are none, with what is and what should be; all of them in one process, and the training."""
     here = str(Path(__file__).resolve().parent)
@@ -126,7 +128,7 @@ def wrong(
         "for fact in facts:\n"
         "    *lines, last = fact.split('\\n')\n"
         f"    print(json.dumps(outcome('\\n'.join([{head!r}, *lines, f'show(({{last}}))']))))\n{TRAINING}",
-        tmp_path,
+        programs,
         device,
     )
     assert ended.code == 0, ended.output
@@ -137,26 +139,26 @@ def wrong(
     ]
 
 
-def test_what_mps_says_and_it_trains_as_the_cpu(tmp_path: Path) -> None:
-    assert wrong(HEAD, FACTS, tmp_path) == []
+def test_what_mps_says_and_it_trains_as_the_cpu(programs: Path) -> None:
+    assert wrong(HEAD, FACTS, programs) == []
 
 
-def test_what_mps_lacks(tmp_path: Path) -> None:
-    ended = ran(HEAD + LACKING, tmp_path)
+def test_what_mps_lacks(programs: Path) -> None:
+    ended = ran(HEAD + LACKING, programs)
     assert ended.code == 1
     assert "'aten::_linalg_eigh.eigenvalues' is not currently implemented for the MPS device." in ended.output
     assert not ended.unchecked
-    ended = ran(HEAD + f"print({LACKING})", tmp_path, PYTORCH_ENABLE_MPS_FALLBACK="1")
+    ended = ran(HEAD + f"print({LACKING})", programs, PYTORCH_ENABLE_MPS_FALLBACK="1")
     assert ended.code == 0 and "device='mps:0'" in ended.output
     assert (
         "is not currently supported on the MPS backend and will fall back to run on the CPU." in ended.output
     )
 
 
-def test_an_operation_of_another_library_is_refused(tmp_path: Path) -> None:
+def test_an_operation_of_another_library_is_refused(programs: Path) -> None:
     """Packages have kernels of their own for MPS, of which devfix knows nothing."""
     ended = ran(
-        HEAD + "torch.library.define('other::op', '(Tensor x) -> Tensor')\ntorch.ops.other.op(m)\n", tmp_path
+        HEAD + "torch.library.define('other::op', '(Tensor x) -> Tensor')\ntorch.ops.other.op(m)\n", programs
     )
     assert "operator other::op has no simulated MPS kernel" in ended.unchecked
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ran import Ran
 from test_mps import ran, wrong
 
 KINDS = pytest.mark.parametrize("kind", ["xpu", "privateuseone"])
@@ -73,18 +75,18 @@ KEYS = {"xpu": "XPU", "privateuseone": "PrivateUse1"}
 
 
 @KINDS
-def test_what_they_say_and_train_as_the_cpu(kind: str, tmp_path: Path) -> None:
+def test_what_they_say_and_train_as_the_cpu(kind: str, programs: Path) -> None:
     def of(text: str) -> str:
         return text.replace("{}", kind).replace("<>", KEYS[kind])
 
-    assert wrong(HEAD, {of(fact): of(should) for fact, should in FACTS.items()}, tmp_path, kind) == []
+    assert wrong(HEAD, {of(fact): of(should) for fact, should in FACTS.items()}, programs, kind) == []
 
 
-def test_what_xpu_lacks(tmp_path: Path) -> None:
-    ended = ran(HEAD + "torch.histogram(x, 3)\n", tmp_path, "xpu")
+def test_what_xpu_lacks(programs: Path) -> None:
+    ended = ran(HEAD + "torch.histogram(x, 3)\n", programs, "xpu")
     assert ended.code == 1 and not ended.unchecked
     assert "'aten::histogram.bin_ct' is not currently implemented for the XPU device." in ended.output
-    ended = ran(HEAD + "torch.histogram(x, 3)\n", tmp_path, "xpu", PYTORCH_ENABLE_XPU_FALLBACK="1")
+    ended = ran(HEAD + "torch.histogram(x, 3)\n", programs, "xpu", PYTORCH_ENABLE_XPU_FALLBACK="1")
     assert ended.code == 0 and "will fall back to run on the CPU" in ended.output
 
 
@@ -93,9 +95,9 @@ AUTOCAST = HEAD + (
 )
 
 
-def test_autocast_is_torchs_on_xpu_and_a_packages_elsewhere(tmp_path: Path) -> None:
-    assert "torch.bfloat16" in ran(AUTOCAST, tmp_path, "xpu").output
-    ended = ran(AUTOCAST, tmp_path, "privateuseone")
+def test_autocast_is_torchs_on_xpu_and_a_packages_elsewhere(programs: Path) -> None:
+    assert "torch.bfloat16" in ran(AUTOCAST, programs, "xpu").output
+    ended = ran(AUTOCAST, programs, "privateuseone")
     assert "torch.float32" in ended.output and "autocast changes nothing on privateuseone" in ended.output
 
 
@@ -112,12 +114,8 @@ def test_a_suite(tmp_path: Path) -> None:
     assert "1 failed, 1 passed" in done.stdout and f"{kind}:0 and cpu!" in done.stdout
 
 
-def test_what_is_meant_for_cuda_is_listed(tmp_path: Path) -> None:
-    program = tmp_path / "train.py"
-    program.write_text(
-        "import torch\nx = torch.ones(2).cuda()\nprint(x.device, (x + torch.ones(2)).device)\n"
-    )
-    command = [sys.executable, "-m", "devfix", "run", "--device", "xpu", "--keep-going", str(program)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1 and "xpu:0 xpu:0" in done.stdout
-    assert "2 distinct device errors" in done.stderr and "Torch not compiled with CUDA enabled" in done.stderr
+def test_what_is_meant_for_cuda_is_listed(simulated: Callable[..., Ran]) -> None:
+    program = "import torch\nx = torch.ones(2).cuda()\nprint(x.device, (x + torch.ones(2)).device)\n"
+    done = simulated(program, options=["--device", "xpu", "--keep-going"])
+    assert done.code == 1 and "xpu:0 xpu:0" in done.text
+    assert "2 distinct device errors" in done.err and "Torch not compiled with CUDA enabled" in done.err

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,10 @@ from devfix.findings import Safety
 from devfix.repair import comparing, outputs, rounds
 from devfix.reports.report import Place, PlacedEdit, PlacedFinding, PlacedFix
 from devfix.review.device_errors import findings_in
+from devfix.simulate.forks import Forks
 from devfix.simulate.trial import Copies
 from devfix.smoke import same_numbers
+from ran import Ran
 
 SEVEN = Path(__file__).with_name("seven_strays.py").read_text()
 HEAD = """import torch
@@ -29,40 +31,57 @@ device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
 """
 
 
-def repair(folder: Path, program: str, *options: str) -> subprocess.CompletedProcess[str]:
-    (folder / "train.py").write_text(program)
-    return _devfix(folder, "repair", *options, "--", "python", "train.py")
+Repair = Callable[..., Ran]
+Runs = Callable[..., Callable[..., rounds.Outcome]]
 
 
-def _devfix(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "devfix", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(folder.parent / "state")},
-        timeout=580,
-    )
-    if "build for GPUs" in done.stderr:
-        pytest.skip(done.stderr)
-    return done
+@pytest.fixture
+def devfix(called: Callable[..., Ran], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run `devfix` in the folder."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
-
-def runs(folder: Path, devices: int = 1) -> Callable[..., rounds.Outcome]:
-    """What runs train.py of the folder with changed files, without the command `repair` around it."""
-    root = os.path.realpath(folder)
-    short = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # workers' sockets want a short path
-
-    def run(changed: Mapping[str, bytes], keep_going: bool, cpu: bool = not devices) -> rounds.Outcome:
-        copies = Copies(root, ".", os.path.realpath(short.name), 300.0, seed="0")
-        words = [sys.executable, "train.py"]
-        ended = copies.run(words, "one", changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
-        outcome = outcome_of(ended, copies.at("one"), root)
-        if "build for GPUs" in outcome.unchecked:
-            pytest.skip(outcome.unchecked)
-        return outcome
+    def run(*arguments: str) -> Ran:
+        done = called(*arguments, cwd=folder)
+        if "build for GPUs" in done.err:
+            pytest.skip(done.err)
+        return done
 
     return run
+
+
+@pytest.fixture
+def repair(devfix: Callable[..., Ran], folder: Path) -> Repair:
+    """Run `devfix repair` with a program."""
+
+    def run(program: str, *options: str) -> Ran:
+        (folder / "train.py").write_text(program)
+        return devfix("repair", *options, "--", "python", "train.py")
+
+    return run
+
+
+@pytest.fixture
+def runs(folder: Path) -> Iterator[Runs]:
+    """What runs train.py of the folder with changed files, without the command `repair` around it."""
+    root = os.path.realpath(folder)
+    # workers' sockets want a short path
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as short, Forks() as forks:
+        copies = Copies(root, ".", os.path.realpath(short), 300.0, seed="0", forks=forks)
+
+        def on(devices: int = 1) -> Callable[..., rounds.Outcome]:
+            def run(
+                changed: Mapping[str, bytes], keep_going: bool, cpu: bool = not devices
+            ) -> rounds.Outcome:
+                words = [sys.executable, "train.py"]
+                ended = copies.run(words, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
+                outcome = outcome_of(ended, copies.at, root)
+                if "build for GPUs" in outcome.unchecked:
+                    pytest.skip(outcome.unchecked)
+                return outcome
+
+            return run
+
+        yield on
 
 
 @pytest.fixture
@@ -72,10 +91,10 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_seven_strays(folder: Path) -> None:
-    done = repair(folder, SEVEN, "--write")
-    assert done.returncode == 0, done.stderr
-    said = done.stderr.splitlines()
+def test_seven_strays(folder: Path, repair: Repair, devfix: Callable[..., Ran]) -> None:
+    done = repair(SEVEN, "--write")
+    assert done.code == 0, done.err
+    said = done.err.splitlines()
     assert said[:3] == [
         "devfix: on the CPU: it runs and prints 1 number",
         "devfix: round 1: 6 device errors of 7 strays; 7 fixes made",
@@ -92,17 +111,11 @@ def test_seven_strays(folder: Path) -> None:
         "[h.cpu().numpy() for h in self.history]",
     ):
         assert fixed in text
-    strict = subprocess.run(
-        [sys.executable, "-m", "devfix", "run", "train.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert (strict.returncode, strict.stderr) == (0, "")
+    strict = devfix("run", "train.py")
+    assert (strict.code, strict.err) == (0, "")
 
 
-def test_a_fix_from_the_run_alone_as_a_patch(folder: Path) -> None:
+def test_a_fix_from_the_run_alone_as_a_patch(folder: Path, repair: Repair) -> None:
     """The static analysis does not know which attribute it is: the run knows where `factor` meets what it misses."""
     program = HEAD + (
         "class Scale(nn.Module):\n"
@@ -115,13 +128,13 @@ def test_a_fix_from_the_run_alone_as_a_patch(folder: Path) -> None:
         "net = Scale().to(device)\n"
         "print(net(torch.ones(2, device=device)).sum().item())\n"
     )
-    done = repair(folder, program, "--patch", "fix.patch")
-    assert done.returncode == 0, done.stderr
-    assert (folder / "train.py").read_text() == program and done.stdout == ""
+    done = repair(program, "--patch", "fix.patch")
+    assert done.code == 0, done.err
+    assert (folder / "train.py").read_text() == program and done.text == ""
     patch = (folder / "fix.patch").read_text()
     changed = [one for one in patch.splitlines() if one[:1] in "+-" and not one.startswith(("+++", "---"))]
     assert changed == ["-        return x * factor", "+        return x * factor.to(x.device)"]
-    assert "(from this run)" in done.stderr
+    assert "(from this run)" in done.err
 
 
 # Title: programs below HEAD, and what stands in them when they are repaired. All run as modules of one, since
@@ -268,11 +281,11 @@ workers.main()
 """
 
 
-def test_what_only_the_run_repairs(folder: Path) -> None:
+def test_what_only_the_run_repairs(folder: Path, runs: Runs) -> None:
     for name, (text, _) in PARTS.items():
         (folder / f"{name}.py").write_text(HEAD + text)
     (folder / "train.py").write_text(MAIN)
-    run = runs(folder, 2)
+    run = runs(2)
     reference = run({}, False, cpu=True)
     assert (reference.code, reference.error) == (0, "")
     texts = rounds.Texts()
@@ -309,11 +322,11 @@ torch.cuda.synchronize()
 """
 
 
-def test_a_machine_without_cuda(folder: Path) -> None:
+def test_a_machine_without_cuda(folder: Path, runs: Runs) -> None:
     """Where CUDA is named, it is taken only if it is there: in calls, defaults, options, and in other files."""
     (folder / "settings.py").write_text('SETTINGS = {"where": "cuda"}\n')
     (folder / "train.py").write_text(WITHOUT_CUDA)
-    run, texts = runs(folder, 0), rounds.Texts()
+    run, texts = runs(0), rounds.Texts()
     reference = run({}, False, cpu=False)
 
     def same(ran: rounds.Outcome) -> str:
@@ -337,18 +350,18 @@ def test_a_machine_without_cuda(folder: Path) -> None:
         assert one in made["train"], made["train"]
 
 
-def test_without_cuda_the_numbers_are_those_of_cuda(folder: Path) -> None:
+def test_without_cuda_the_numbers_are_those_of_cuda(folder: Path, repair: Repair) -> None:
     """What runs on both, and prints something else on one of them, is not written."""
     program = "import torch\nx = torch.ones(2).cuda()\nprint(x.sum().item())\n"
-    done = repair(folder, program, "--write", "--devices", "0")
-    assert done.returncode == 0, done.stderr
+    done = repair(program, "--write", "--devices", "0")
+    assert done.code == 0, done.err
     text = (folder / "train.py").read_text()
     assert text == program.replace(".cuda()", '.to("cuda" if torch.cuda.is_available() else "cpu")')
-    assert done.stderr.startswith("devfix: on CUDA: it runs and prints 1 number\n")
+    assert done.err.startswith("devfix: on CUDA: it runs and prints 1 number\n")
     other = program + "print(1 if x.is_cuda else 0)\n"
-    done = repair(folder, other, "--write", "--devices", "0")
-    assert done.returncode == 1 and (folder / "train.py").read_text() == other
-    assert done.stderr.endswith("nothing is written: it prints other numbers than on CUDA\n")
+    done = repair(other, "--write", "--devices", "0")
+    assert done.code == 1 and (folder / "train.py").read_text() == other
+    assert done.err.endswith("nothing is written: it prints other numbers than on CUDA\n")
 
 
 def test_numbers_that_say_nothing_are_not_compared() -> None:
@@ -363,18 +376,18 @@ def test_numbers_that_say_nothing_are_not_compared() -> None:
     assert not comparing.Reference("0.131", lambda: "0.118").agrees("0.7")  # nothing would be left
 
 
-def test_what_is_not_repaired_is_not_written(folder: Path) -> None:
+def test_what_is_not_repaired_is_not_written(folder: Path, repair: Repair) -> None:
     program = HEAD + (
         "assert device.type == 'cuda'\n"
         "exec('print((torch.ones(2, device=device) + torch.ones(2)).sum().item())')\n"
     )
-    done = repair(folder, program, "--write")
-    assert done.returncode == 1 and (folder / "train.py").read_text() == program
-    assert "devfix: not fixed, and nothing is written: no fix is known for `add` at train.py:5" in done.stderr
-    assert "there are no numbers to compare with" in done.stderr
+    done = repair(program, "--write")
+    assert done.code == 1 and (folder / "train.py").read_text() == program
+    assert "devfix: not fixed, and nothing is written: no fix is known for `add` at train.py:5" in done.err
+    assert "there are no numbers to compare with" in done.err
 
 
-def test_files_that_the_program_writes_are_compared(folder: Path) -> None:
+def test_files_that_the_program_writes_are_compared(folder: Path, repair: Repair) -> None:
     """The fix is not written since a file has other numbers; a file that is not written is an error."""
     program = HEAD + (
         "x = torch.ones(2, device=device) + torch.ones(2)\n"
@@ -383,16 +396,16 @@ def test_files_that_the_program_writes_are_compared(folder: Path) -> None:
         "    print(x.sum().item(), file=one)\n"
         "    print(1 if x.is_cuda else 0, file=other)\n"
     )
-    done = repair(folder, program, "--compare", "out.pt", "--compare", "sum.txt", "--patch", "fix.patch")
-    assert done.returncode == 0, done.stderr
-    assert "on the CPU: it runs and prints and writes 5 numbers" in done.stderr
-    done = repair(folder, program, "--compare", "out.txt", "--write")
-    assert done.returncode == 1 and (folder / "train.py").read_text() == program
-    assert done.stderr.endswith("nothing is written: it prints or writes other numbers than on the CPU\n")
-    done = repair(folder, "print(1)\n", "--compare", "none.txt")
+    done = repair(program, "--compare", "out.pt", "--compare", "sum.txt", "--patch", "fix.patch")
+    assert done.code == 0, done.err
+    assert "on the CPU: it runs and prints and writes 5 numbers" in done.err
+    done = repair(program, "--compare", "out.txt", "--write")
+    assert done.code == 1 and (folder / "train.py").read_text() == program
+    assert done.err.endswith("nothing is written: it prints or writes other numbers than on the CPU\n")
+    done = repair("print(1)\n", "--compare", "none.txt")
     said = "devfix: none.txt: the program does not write this file"
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
-    assert repair(folder, program, "--compare", "../out.pt").returncode == 2
+    assert (done.code, done.err.splitlines()[-1]) == (2, said)
+    assert repair(program, "--compare", "../out.pt").code == 2
 
 
 def test_what_numpy_writes_is_compared(tmp_path: Path) -> None:
@@ -438,10 +451,10 @@ else:
 """
 
 
-def test_devices_that_are_not_there(folder: Path) -> None:
+def test_devices_that_are_not_there(folder: Path, runs: Runs) -> None:
     """The number of the device is changed where it is written, and no other number."""
     (folder / "train.py").write_text(NUMBERED)
-    run, texts = runs(folder), rounds.Texts()
+    run, texts = runs(), rounds.Texts()
     reference = run({}, False, cpu=True)
 
     def same(ran: rounds.Outcome) -> str:
@@ -464,31 +477,31 @@ def test_devices_that_are_not_there(folder: Path) -> None:
 RECIPE = Path(__file__).parents[2] / "examples" / "ctc_recipe"
 
 
-def test_a_recipe(folder: Path) -> None:
+def test_a_recipe(folder: Path, devfix: Callable[..., Ran]) -> None:
     """What the analysis proves is fixed in the YAML file; else the script is, and the YAML file is named."""
     shutil.copytree(RECIPE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     script, recipe = folder / "train.py", folder / "hyperparams.yaml"
     listed = recipe.read_text().replace("number_of_epochs: 6", "number_of_epochs: 1")
     recipe.write_text(listed)
     command = ["--", "python", "train.py", "hyperparams.yaml", "--device=cuda:0"]
-    done = _devfix(folder, "repair", *command)
-    assert done.returncode == 0, done.stderr
-    assert (
-        "devfix: on the CPU, with cpu instead of --device=cuda:0: it runs and prints 4 numbers" in done.stderr
-    )
-    assert "+    ctc_lin: !ref <ctc_lin>\n" in done.stdout
-    assert "+        logits = self.modules.ctc_lin(x)\n" in done.stdout
+    done = devfix("repair", *command)
+    assert done.code == 0, done.err
+    assert "devfix: on the CPU, with cpu instead of --device=cuda:0: it runs and prints 4 numbers" in done.err
+    assert "+    ctc_lin: !ref <ctc_lin>\n" in done.text
+    assert "+        logits = self.modules.ctc_lin(x)\n" in done.text
     script.write_text(
         script.read_text().replace("self.hparams.asr_model.parameters()", "self.modules.parameters()")
     )
-    done = _devfix(folder, "repair", "--write", *command)
-    assert done.returncode == 0, done.stderr
+    done = devfix("repair", "--write", *command)
+    assert done.code == 0, done.err
     assert "self.hparams.ctc_lin.to(self.device)(x)" in script.read_text() and recipe.read_text() == listed
     told = "devfix: hyperparams.yaml:27: not made, since it is not certain: list `ctc_lin` under `modules:`"
-    assert told in done.stderr
+    assert told in done.err
 
 
-def test_workers_below_a_long_path(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_below_a_long_path(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repair: Repair
+) -> None:
     """The sockets of workers want a short path: the folder for temporary files of the copy has one."""
     long = tmp_path / ("n" * 90)
     long.mkdir()
@@ -502,30 +515,30 @@ def test_workers_below_a_long_path(folder: Path, tmp_path: Path, monkeypatch: py
         "    for x in DataLoader(torch.ones(4, 2), batch_size=2, num_workers=1):\n"
         "        print((x + torch.ones(2, device=device)).sum().item())\n"
     )
-    done = repair(folder, program, "--write", "--seconds", "60")
-    assert done.returncode == 0, done.stderr
+    done = repair(program, "--write", "--seconds", "60")
+    assert done.code == 0, done.err
     assert "x = x.to(device)" in (folder / "train.py").read_text() and not os.listdir(long)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["own_optimizer", "ema_checkpoint", "weight_averaging"])
-def test_programs_of_the_table(name: str, folder: Path) -> None:
+def test_programs_of_the_table(name: str, folder: Path, devfix: Callable[..., Ran]) -> None:
     """A part of what `benchmarks/repair.py` measures."""
     where = Path(__file__).parents[2] / "benchmarks" / "repair_programs" / name
     shutil.copytree(where, folder, dirs_exist_ok=True)
     main = folder / ("main.py" if (folder / "main.py").exists() else "train.py")
     words = ["--", "python", main.name]
-    done = _devfix(folder, "repair", "--write", *words)
-    assert done.returncode == 0, done.stderr
+    done = devfix("repair", "--write", *words)
+    assert done.code == 0, done.err
     plain = subprocess.run(
         [sys.executable, str(where / main.name)], capture_output=True, text=True, timeout=300
     )
-    strict = _devfix(folder, "run", main.name)
-    assert (strict.returncode, strict.stderr) == (0, "")
-    assert same_numbers(plain.stdout, strict.stdout) and plain.stdout
+    strict = devfix("run", main.name)
+    assert (strict.code, strict.err) == (0, "")
+    assert same_numbers(plain.stdout, strict.text) and plain.stdout
 
 
-def test_a_notebook(folder: Path) -> None:
+def test_a_notebook(folder: Path, devfix: Callable[..., Ran]) -> None:
     """Its cells run as one script; the patch changes lines of them and nothing else."""
     lines = HEAD.splitlines(keepends=True)
     cells = [
@@ -538,8 +551,8 @@ def test_a_notebook(folder: Path) -> None:
     outside = folder.parent / "outside.txt"
     outside.write_text("of somebody else")
     (folder / "train.ipynb.py").symlink_to(outside)
-    done = _devfix(folder, "repair", "--write", "--", "python", "train.ipynb")
-    assert done.returncode == 0, done.stderr
+    done = devfix("repair", "--write", "--", "python", "train.ipynb")
+    assert done.code == 0, done.err
     assert outside.read_text() == "of somebody else"
     (folder / "train.ipynb.py").unlink()
     fixed = notebook.replace("torch.ones(2)\\n", "torch.ones(2, device=device)\\n")
@@ -547,15 +560,15 @@ def test_a_notebook(folder: Path) -> None:
     assert sorted(os.listdir(folder)) == ["train.ipynb"]
 
 
-def test_nothing_to_do_and_nothing_to_run(folder: Path) -> None:
-    done = repair(folder, "import torch\nprint(torch.ones(2).sum().item())\n")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.endswith("devfix: round 1: no device errors left\ndevfix: there is nothing to fix\n")
-    done = _devfix(folder, "repair", "--", "no-such-command")
-    assert (done.returncode, done.stderr) == (2, "devfix: there is no command 'no-such-command'\n")
+def test_nothing_to_do_and_nothing_to_run(folder: Path, repair: Repair, devfix: Callable[..., Ran]) -> None:
+    done = repair("import torch\nprint(torch.ones(2).sum().item())\n")
+    assert (done.code, done.text) == (0, "")
+    assert done.err.endswith("devfix: round 1: no device errors left\ndevfix: there is nothing to fix\n")
+    done = devfix("repair", "--", "no-such-command")
+    assert (done.code, done.err) == (2, "devfix: there is no command 'no-such-command'\n")
 
 
-def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path) -> None:
+def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path, runs: Runs) -> None:
     """A finding whose fix does not help: the next round takes the fix from the run, which alone is kept."""
     program = folder / "train.py"
     text = HEAD + "stray = torch.ones(2)\nx = torch.ones(2, device=device) + stray\nprint(x.sum().item())\n"
@@ -567,7 +580,7 @@ def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path) -> No
         at,
         fix=PlacedFix("write it otherwise", Safety.UNSAFE, (PlacedEdit(at, "(torch.ones(2))"),)),
     )
-    run, going = runs(folder), []
+    run, going = runs(), []
 
     def noted(changed: Mapping[str, bytes], keep_going: bool) -> rounds.Outcome:
         going.append(keep_going)
@@ -584,7 +597,7 @@ def test_a_fix_without_which_no_error_comes_back_is_left_out(folder: Path) -> No
     assert b"(torch.ones(2))" not in made and b"+ stray.to(device)" in made
 
 
-def test_a_fix_of_two_files(folder: Path) -> None:
+def test_a_fix_of_two_files(folder: Path, runs: Runs) -> None:
     """Of a finding that changes a function and its caller: made and left out as one."""
     (folder / "made.py").write_text("import torch\ndef table():\n    return torch.ones(2)\n")
     text = (
@@ -599,16 +612,14 @@ def test_a_fix_of_two_files(folder: Path) -> None:
     )
     fix = PlacedFix("give `table` the device", Safety.UNSAFE, edits)
     finding = PlacedFinding("place-factory", "a finding of two files", Place(5, 36, 5, 43), fix=fix)
-    done = rounds.repair(
-        runs(folder), lambda files: [(caller, finding)], lambda outcome: "", lambda line: None
-    )
+    done = rounds.repair(runs(), lambda files: [(caller, finding)], lambda outcome: "", lambda line: None)
     assert (done.why_not, [one.title for one in done.fixes]) == ("", ["give `table` the device"])
     texts = rounds.Texts({path: Document.read(path) for path in (caller, made)})
     changed = texts.changed(done.fixes)
     assert b"+ table(device)" in changed[caller] and b"ones(2, device=device)" in changed[made]
 
 
-def test_a_fix_that_makes_it_worse_is_taken_back(folder: Path) -> None:
+def test_a_fix_that_makes_it_worse_is_taken_back(folder: Path, runs: Runs) -> None:
     """The first fix of the round changes what is printed, though no device error is left: the next one is taken."""
     text = HEAD + "stray = torch.ones(2)\nx = torch.ones(2, device=device) + stray\nprint(x.sum().item())\n"
     (folder / "train.py").write_text(text)
@@ -622,7 +633,7 @@ def test_a_fix_that_makes_it_worse_is_taken_back(folder: Path) -> None:
 
     told: list[str] = []
     path = os.path.realpath(folder / "train.py")
-    done = rounds.repair(runs(folder), lambda files: [(path, wrong)], same, told.append)
+    done = rounds.repair(runs(), lambda files: [(path, wrong)], same, told.append)
     assert (done.why_not, [one.title for one in done.fixes]) == (
         "",
         ["make the result of `torch.ones` on `device`"],

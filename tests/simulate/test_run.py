@@ -8,24 +8,17 @@ import subprocess
 import sys
 import venv
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import devfix
 import pytest
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
+from ran import Ran
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Ran]:
-    """Write a program and `devfix run` it in its folder."""
+    """Write a program and `devfix run` it in its folder, all in processes of their own: see `simulated`, too."""
 
     def start(program: str, *arguments: str, options: tuple[str, ...] = (), **environment: str) -> Ran:
         (tmp_path / "program.py").write_text(program)
@@ -43,7 +36,7 @@ def run(tmp_path: Path) -> Callable[..., Ran]:
         real = "GPU build" in done.stderr and not environment
         if real or "nothing was simulated" in done.stderr:
             pytest.skip(done.stderr)
-        return Ran(done.returncode, done.stdout, done.stderr)
+        return Ran(done.returncode, done.stdout.encode(), done.stderr)
 
     return start
 
@@ -60,7 +53,7 @@ def test_the_program_is_run_as_python_runs_it(run: Callable[..., Ran], tmp_path:
         "7",
         options=("--devices", "2"),
     )
-    first, second = ran.out.splitlines()
+    first, second = ran.text.splitlines()
     assert first == f"__main__ {tmp_path / 'program.py'} ['program.py', '--devices', '7'] [3.0, 3.0] 2"
     assert second == "False True"
     assert (ran.code, ran.err) == (7, "")
@@ -71,14 +64,14 @@ def test_a_module(run: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "package" / "__main__.py").write_text(
         "import sys, torch\nprint(torch.ones(1).cuda().device, sys.argv[1:])\n"
     )
-    assert run("", "package", "-m", "x", options=("-m",)).out == "cuda:0 ['-m', 'x']\n"
+    assert run("", "package", "-m", "x", options=("-m",)).text == "cuda:0 ['-m', 'x']\n"
 
 
 def test_a_program_without_torch_pays_nothing(run: Callable[..., Ran]) -> None:
     ran = run(
         "import sys\nprint([name for name in sys.modules if name in ('torch', 'numpy', 'ctypes')])\n1 / 0\n"
     )
-    assert (ran.code, ran.out) == (1, "[]\n")
+    assert (ran.code, ran.text) == (1, "[]\n")
     assert ran.err.endswith("ZeroDivisionError: division by zero\n")
 
 
@@ -116,7 +109,7 @@ def test_a_sitecustomize_is_not_lost(run: Callable[..., Ran], tmp_path: Path) ->
     )
     ran = run(program, PYTHONPATH=str(folder))
     line = f"custom {folder / 'sitecustomize.py'}\n"
-    assert ran.out == f"{line}{line}1\n"  # once in devfix's own process, once in the program's
+    assert ran.text == f"{line}{line}1\n"  # once in devfix's own process, once in the program's
 
 
 BUG = """
@@ -139,8 +132,8 @@ model(torch.randn(2, 4).to(device))
 """
 
 
-def test_a_device_error_is_explained(run: Callable[..., Ran]) -> None:
-    ran = run(BUG)
+def test_a_device_error_is_explained(simulated: Callable[..., Ran]) -> None:
+    ran = simulated(BUG)
     assert ran.code == 1
     traceback, told = ran.err.split("devfix: this is a device error, raised on cuda (simulated)\n")
     assert traceback.startswith("Traceback (most recent call last):\n")
@@ -152,8 +145,8 @@ def test_a_device_error_is_explained(run: Callable[..., Ran]) -> None:
     assert told.rstrip().endswith("devfix apply --codemod reorder-to program.py")
 
 
-def test_an_error_that_is_not_about_devices(run: Callable[..., Ran]) -> None:
-    ran = run("import torch\ntorch.ones(2, 3, device='cuda') @ torch.ones(2, 3, device='cuda')\n")
+def test_an_error_that_is_not_about_devices(simulated: Callable[..., Ran]) -> None:
+    ran = simulated("import torch\ntorch.ones(2, 3, device='cuda') @ torch.ones(2, 3, device='cuda')\n")
     assert ran.code == 1
     assert "shapes cannot be multiplied" in ran.err and "devfix:" not in ran.err
 
@@ -168,9 +161,11 @@ sys.modules['integration'] = Lazy('integration')
 """
 
 
-def test_causes_are_looked_at_and_a_lazy_module_is_not_imported(run: Callable[..., Ran]) -> None:
+def test_causes_are_looked_at_and_a_lazy_module_is_not_imported(simulated: Callable[..., Ran]) -> None:
     program = LAZY + BUG.replace("model(torch.randn", "try:\n    model(torch.randn")
-    ran = run(program + "except RuntimeError as error:\n    raise ValueError('training failed') from error\n")
+    ran = simulated(
+        program + "except RuntimeError as error:\n    raise ValueError('training failed') from error\n"
+    )
     assert "training failed" in ran.err and "simulate" not in ran.err.split("devfix: ")[0]
     assert "devfix apply --codemod reorder-to program.py" in ran.err and "integration" not in ran.err
 
@@ -180,16 +175,16 @@ def test_a_crash_is_not_checked(run: Callable[..., Ran]) -> None:
     assert (ran.code, ran.err) == (2, "devfix: not checked: the simulated process crashed (SIGSEGV)\n")
 
 
-def test_limits_are_not_checked(run: Callable[..., Ran]) -> None:
-    ran = run("import torch\ntorch.cuda.CUDAGraph().debug_dump('')\n")
+def test_limits_are_not_checked(simulated: Callable[..., Ran]) -> None:
+    ran = simulated("import torch\ntorch.cuda.CUDAGraph().debug_dump('')\n")
     assert ran.code == 2
     assert "devfix: not checked: " in ran.err and "limit of the simulator, not a bug" in ran.err
     program = (
         "import torch\ngraph = torch.cuda.CUDAGraph()\n"
         "try:\n    graph.debug_dump('')\nexcept RuntimeError:\n    print(1)\n"
     )
-    ran = run(program)
-    assert (ran.code, ran.out) == (0, "1\n")
+    ran = simulated(program)
+    assert (ran.code, ran.text) == (0, "1\n")
     assert ran.err.startswith("devfix: not everything was checked: ")
 
 
@@ -208,7 +203,7 @@ def test_refusals_end_the_process(run: Callable[..., Ran], tmp_path: Path) -> No
         "machinery.SourceFileLoader.exec_module = execute\n"
     )
     ran = run("import torch\nprint('on')\n", PYTHONPATH=str(folder))
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, ran.text) == (2, "")
     assert re.search(r"devfix: cannot simulate devices: torch \S+ is a GPU build", ran.err)
 
 
@@ -219,7 +214,7 @@ def test_no_such_program(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "devfix: none.py: no such file\n")
 
 
-def test_compile_says_one_line(run: Callable[..., Ran]) -> None:
+def test_compile_says_one_line(simulated: Callable[..., Ran]) -> None:
     program = (
         "import torch\n"
         "net = torch.compile(torch.nn.Linear(2, 2).cuda())\n"
@@ -227,8 +222,8 @@ def test_compile_says_one_line(run: Callable[..., Ran]) -> None:
         "def twice(x):\n    return x + x\n"
         "print(twice(net(torch.ones(1, 2, device='cuda'))).device)\n"
     )
-    ran = run(program)
-    assert (ran.code, ran.out) == (0, "cuda:0\n")
+    ran = simulated(program)
+    assert (ran.code, ran.text) == (0, "cuda:0\n")
     assert (
         "devfix: torch.compile traces the program and runs the graphs eagerly (no GPU code generation)\n"
         in ran.err
@@ -256,7 +251,7 @@ torch.utils.checkpoint.checkpoint(torch.nn.Linear(2, 2).cuda(), torch.ones(1, 2)
 """
 
 
-def test_what_programs_ask_of_torch_cuda(run: Callable[..., Ran]) -> None:
+def test_what_programs_ask_of_torch_cuda(simulated: Callable[..., Ran]) -> None:
     lines = [line for line in API.splitlines() if line]
     program = (
         "import torch, torch.cuda.comm, torch.utils.checkpoint, warnings\nwarnings.simplefilter('ignore')\n"
@@ -270,12 +265,12 @@ def test_what_programs_ask_of_torch_cuda(run: Callable[..., Ran]) -> None:
         "    torch.ones(2, device='cuda') + 1\n"
         "assert profiler.key_averages()\n"
     )
-    ran = run(program, options=("--devices", "2"))
-    assert (ran.code, ran.out) == (0, ""), ran.err
+    ran = simulated(program, options=("--devices", "2"))
+    assert (ran.code, ran.text) == (0, ""), ran.err
 
 
-def test_a_worker_has_no_traceback_of_ours(run: Callable[..., Ran]) -> None:
-    ran = run(
+def test_a_worker_has_no_traceback_of_ours(simulated: Callable[..., Ran]) -> None:
+    ran = simulated(
         "import torch\n"
         "from torch.utils.data import DataLoader, Dataset\n"
         "class Numbers(Dataset):\n"
@@ -308,7 +303,7 @@ if __name__ == "__main__":
 
 def test_spawn(run: Callable[..., Ran]) -> None:
     ran = run(SPAWN, options=("--devices", "2"))
-    assert sorted(ran.out.splitlines()) == ["0 cuda:0", "1 cuda:1"]
+    assert sorted(ran.text.splitlines()) == ["0 cuda:0", "1 cuda:1"]
     assert ran.code == 1
     assert "devfix: this is a device error" in ran.err
 
@@ -371,7 +366,7 @@ def test_torchrun(run: Callable[..., Ran], backend: str, processes: int, said: s
     )
     ran = run(GROUP, *launcher, options=options)
     assert ran.code == 0, ran.err
-    first, second = ran.out.splitlines()
+    first, second = ran.text.splitlines()
     total, parts = [float(sum(range(1, processes + 1)))] * 2, [5.0, 6.0][:processes]
     objects = [{"rank": 0}, {"rank": 1}][:processes]
     assert first == f"{total} {parts} {objects} True cuda:0"

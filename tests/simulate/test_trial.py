@@ -240,7 +240,7 @@ def test_random_numbers_that_can_be_compared(repository: Path, tmp_path: Path) -
     )
     copies = Copies(str(repository), ".", str(tmp_path), seed="3")
     words = command(["python", "train.py"])
-    there, here = (copies.run(words, "run", {}, 1, cpu=cpu) for cpu in (False, True))
+    there, here = (copies.run(words, {}, 1, cpu=cpu) for cpu in (False, True))
     if there.unchecked:
         pytest.skip(there.unchecked)
     assert (there.code, here.code) == (0, 0) and here.output.startswith("[")
@@ -255,8 +255,8 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     (root / "one.py").symlink_to(outside / "one.py")
     (root / "parts").symlink_to(outside)
     copies = Copies(str(root), "", str(tmp_path / "copies"))
-    ended = copies.run(command(["python", "one.py"]), "after", {str(root / "one.py"): b"print(2)\n"}, 1)
+    ended = copies.run(command(["python", "one.py"]), {str(root / "one.py"): b"print(2)\n"}, 1)
     assert ended.code == 0
     with pytest.raises(OSError, match="leads out"):
-        copies.run(command(["python", "one.py"]), "after", {str(root / "parts" / "one.py"): b"print(3)\n"}, 1)
+        copies.run(command(["python", "one.py"]), {str(root / "parts" / "one.py"): b"print(3)\n"}, 1)
     assert (outside / "one.py").read_text() == "print(1)\n"

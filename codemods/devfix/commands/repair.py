@@ -88,6 +88,7 @@ def repair(
     from devfix.review.device_errors import findings_in
     from devfix.review.text import plural
     from devfix.simulate.copies import TooLarge, top
+    from devfix.simulate.forks import Forks
     from devfix.simulate.trial import Copies
     from devfix.simulate.trial import command as words_of
 
@@ -95,16 +96,20 @@ def repair(
     root = top(here)
     try:
         words = words_of(command)
-        with tempfile.TemporaryDirectory(prefix="devfix-repair-", ignore_cleanup_errors=True) as folder:
-            copies = Copies(root, os.path.relpath(here, root), os.path.realpath(folder), seconds, seed="0")
+        with (
+            tempfile.TemporaryDirectory(prefix="devfix-repair-", ignore_cleanup_errors=True) as folder,
+            Forks() as forks,
+        ):
+            inside = os.path.relpath(here, root)
+            copies = Copies(root, inside, os.path.realpath(folder), seconds, seed="0", forks=forks)
 
             on_cpu = list(words)
+            there = os.path.join(copies.at, copies.inside)
 
             def once(changed: Mapping[str, bytes], cpu: bool, keep_going: bool = False) -> Outcome:
-                name, command = ("cpu", on_cpu) if cpu else ("cuda", words)
-                ended = copies.run(command, name, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
-                outcome = outcome_of(ended, copies.at(name), root)
-                there = os.path.join(copies.at(name), copies.inside)
+                command = on_cpu if cpu else words
+                ended = copies.run(command, changed, max(devices, 1), cpu=cpu, keep_going=keep_going)
+                outcome = outcome_of(ended, copies.at, root)
                 written = [outputs.told(os.path.join(there, one), one) for one in files]
                 return replace(outcome, output="\n".join([outcome.output, *written]))
 
@@ -117,7 +122,6 @@ def repair(
                 place = f"the CPU, with cpu instead of {[*named][-1]}"
             compared = Reference(reference.output, lambda: once({}, bool(devices)).output)
             complain(f"on {place}: {_ending(reference, files)}")
-            there = os.path.join(copies.at("cpu" if devices else "cuda"), copies.inside)
             for name in files:
                 if not reference.code and not os.path.isfile(os.path.join(there, name)):
                     raise ValueError(f"{name}: the program does not write this file")

@@ -105,7 +105,7 @@ def _commanded(job: Job, places: _Places, report: Report, command: str) -> Verif
 def _run(job: Job, base: str, command: str) -> Done | None:
     """None if it took too long."""
     from devfix.simulate import landlock
-    from devfix.simulate.trial import limit_memory
+    from devfix.simulate.limits import Limits
 
     scratch = os.path.join(base, "tmp")
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -114,11 +114,7 @@ def _run(job: Job, base: str, command: str) -> Done | None:
     if not bounded:  # at least it finds nothing to write on
         env["HOME"] = scratch
 
-    def limit() -> None:
-        limit_memory(2 * job.settings.limits.memory)
-        if bounded:
-            landlock.write_only_below([base])
-
+    limits = Limits(2 * job.settings.limits.memory, (base,) if bounded else ())
     seconds = job.settings.limits.seconds / _SHARE
     try:
         return children.run(
@@ -128,7 +124,7 @@ def _run(job: Job, base: str, command: str) -> Done | None:
             cwd=os.path.join(base, "repository"),
             most=_TAIL,
             tail=True,
-            before=limit,
+            before=limits.apply,
         )
     except TooLong:
         return None

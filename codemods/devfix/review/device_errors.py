@@ -38,6 +38,8 @@ def reader() -> Callable[[str], Document | None]:
 
 def analysed(files: Sequence[str]) -> Report:
     """What the static analysis says of the files of a program."""
+    if not files:
+        return Report((), level=Safety.UNSAFE)
     from devfix.pipeline import runner
     from devfix.pipeline.around import Around
     from devfix.rules.map_location import MapLocation

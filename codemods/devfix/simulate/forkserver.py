@@ -10,7 +10,6 @@ smoke.py starts it with OMP_NUM_THREADS=1, since pools of threads do not survive
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -23,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import NoReturn
 
+from devfix.simulate.forking import Line, close_all_but, die_with_parent
+from devfix.simulate.limits import limit_data
 from devfix.simulate.program import Report, run_program
 
 _OUTPUT = 1 << 20  # characters of output that are kept
@@ -56,29 +57,6 @@ class Reply:
 
 
 @dataclass
-class _Line:
-    """A pipe to or from another process of ours, line by line."""
-
-    descriptor: int
-    rest: bytes = b""
-
-    def read(self) -> bytes | None:
-        """The next line; None at the end."""
-        while b"\n" not in self.rest:
-            data = os.read(self.descriptor, 1 << 16)
-            if not data:
-                return None
-            self.rest += data
-        line, _, self.rest = self.rest.partition(b"\n")
-        return line
-
-    def write(self, value: object) -> None:
-        data = json.dumps(value).encode() + b"\n"
-        while data:
-            data = data[os.write(self.descriptor, data) :]
-
-
-@dataclass
 class _Server:
     """One process that programs are forked from. `problem` says why it can run none."""
 
@@ -88,9 +66,9 @@ class _Server:
     problem: str = ""
     torch: str = ""
     fake: bool = False  # programs run on fake tensors, since no devices can be simulated
-    children: dict[int, tuple[_Line, _Line]] = field(default_factory=dict)
+    children: dict[int, tuple[Line, Line]] = field(default_factory=dict)
 
-    def serve(self, requests: _Line, replies: _Line) -> None:
+    def serve(self, requests: Line, replies: Line) -> None:
         while (line := requests.read()) is not None:
             replies.write(asdict(self.answer(Request(**json.loads(line)))))
 
@@ -135,22 +113,22 @@ class _Server:
             return self.forward(request)
         return reply
 
-    def spawn(self, count: int) -> tuple[_Line, _Line]:
+    def spawn(self, count: int) -> tuple[Line, Line]:
         inner_requests, requests = os.pipe()
         replies, inner_replies = os.pipe()
         if os.fork():
             os.close(inner_requests)
             os.close(inner_replies)
-            return _Line(requests), _Line(replies)
+            return Line(requests), Line(replies)
         _end(lambda: self.simulate(count, inner_requests, inner_replies))
 
     def simulate(self, count: int, requests: int, replies: int) -> None:
         """The whole life of a process with simulated devices."""
-        _die_with_parent()
-        _close_all_but(requests, replies)
+        die_with_parent()
+        close_all_but(requests, replies)
         if self.fake or os.environ.get("DEVFIX_SIMULATE") == "fake":
             server = _Server("cuda (fake tensors)", count, fake=True, torch=self.torch)
-            server.serve(_Line(requests), _Line(replies))
+            server.serve(Line(requests), Line(replies))
             return
         server = _Server("cuda (simulated)", count, simulated=True, torch=self.torch)
         from devfix.simulate import CannotSimulate, enable
@@ -161,7 +139,7 @@ class _Server:
             os.environ.update(environment(count))  # for what programs start
         except CannotSimulate as error:
             server.problem = f"{_CANNOT}{error}"
-        server.serve(_Line(requests), _Line(replies))
+        server.serve(Line(requests), Line(replies))
 
     # --- one program -------------------------------------------------------------------------
 
@@ -189,7 +167,7 @@ class _Server:
 
     def child(self, request: Request, folder: str, stdout: str, stderr: str, report_to: int) -> None:
         os.setsid()
-        _die_with_parent()
+        die_with_parent()
         for target, path, mode in (
             (0, os.devnull, os.O_RDONLY),
             (1, stdout, os.O_WRONLY),
@@ -197,13 +175,14 @@ class _Server:
         ):
             descriptor = os.open(path, mode | os.O_CREAT, 0o600)
             os.dup2(descriptor, target)
-        _close_all_but(report_to)
+        close_all_but(report_to)
         if request.device == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # real CUDA has not been looked at yet
         if (
             request.device == "cpu" or self.simulated or self.fake
         ):  # CUDA's own driver maps far more than it uses
-            _limit_memory(request.memory)
+            with contextlib.suppress(OSError, ValueError):
+                limit_data(request.memory)
         if self.simulated:
             from devfix.simulate import renew_after_fork
 
@@ -221,7 +200,7 @@ class _Server:
             report = run_fake(request.source, path, self.count)
         else:
             report = run_program(request.source, path)
-        _Line(report_to).write(asdict(report))
+        Line(report_to).write(asdict(report))
 
 
 def _is_cpu_build() -> bool:
@@ -243,9 +222,9 @@ def _real_cuda() -> tuple[str, int]:
     answer, to = os.pipe()
     child = os.fork()
     if not child:
-        _end(lambda: _Line(to).write(ask()))
+        _end(lambda: Line(to).write(ask()))
     os.close(to)
-    line = _Line(answer).read()
+    line = Line(answer).read()
     os.close(answer)
     os.waitpid(child, 0)
     place, count = json.loads(line) if line else ("", 0)
@@ -270,28 +249,6 @@ def _end(body: Callable[[], None]) -> NoReturn:
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(code)
-
-
-def _die_with_parent() -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG; Linux only
-
-
-def _close_all_but(*kept: int) -> None:
-    start = 3
-    for descriptor in sorted(kept):
-        os.closerange(start, descriptor)
-        start = descriptor + 1
-    os.closerange(start, 4096)
-
-
-def _limit_memory(size: int) -> None:
-    """RLIMIT_DATA: what is written to. RLIMIT_AS would count torch's mapped libraries as well."""
-    import resource
-
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _await(child: int, report_from: int, deadline: float) -> tuple[Report | None, int | None]:
@@ -343,7 +300,7 @@ def _last_line(text: str) -> str:
 
 def main() -> None:
     """Serve until standard input ends."""
-    requests, replies = _Line(os.dup(0)), _Line(os.dup(1))
+    requests, replies = Line(os.dup(0)), Line(os.dup(1))
     silence = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(silence, descriptor)

@@ -32,6 +32,7 @@ COPIES = "DEVFIX_SIMULATE_COPIES"  # "1": copies between devices are counted, wi
 PLACE = "DEVFIX_SIMULATE_PLACE"  # patterns of names of test files: what they make is put on a device
 BUILT = "DEVFIX_SIMULATE_BUILT"  # the folder of compiled extensions (native.py)
 SEED = "DEVFIX_SIMULATE_SEED"  # what random numbers begin with, where runs are to be compared
+FORKS = "DEVFIX_SIMULATE_FORKS"  # a descriptor: this process is to be forked for what is asked for there (forks.py)
 
 MACHINE = {"place": ""}  # what `torch.cuda` is in this process, once torch has been imported
 

@@ -15,14 +15,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
 from devfix.reports.observed import At, Compared, Copies, Seen, of_json, together
 from devfix.simulate.errors import is_refusal
+from devfix.simulate.forks import Forked, Forks
+from devfix.simulate.limits import Limits
 from devfix.simulate.processes import environment
 
 # What a broken process dies of; other signals come from outside.
@@ -31,7 +32,6 @@ CRASHES = tuple(
     for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE")
     if hasattr(signal, name)
 )
-_TICK = 0.05
 _OUTPUT = 1 << 20
 
 
@@ -128,26 +128,31 @@ def run(
     env: Mapping[str, str] | None = None,
     seconds: float | None = None,
     capture: bool = False,
-    limits: Callable[[str], object] | None = None,
+    limits: Limits | None = None,
     keep_going: bool = False,
     copies: bool = False,
+    forks: Forks | None = None,
 ) -> Ended:
     """Run a command whose Python processes have simulated devices; raises OSError if it cannot start.
 
     `device` is "cuda", "mps" or "cpu", for none at all. `capture` takes its output and gives it no input; otherwise
     it has ours, and Ctrl-C and SIGTERM are its affair. After `seconds` it is killed, with all that it has
-    started. `limits` is called in the new process before the command, with the
-    folder of the reports. With `keep_going`, device errors are noted as `seen` and carried out;
-    with `copies` as well, copies that repeat are counted.
+    started. `limits` hold for it, but that it can write its reports. With `keep_going`, device errors are noted
+    as `seen` and carried out; with `copies` as well, copies that repeat are counted. What is captured, in a `cwd`, is
+    one of `forks` if it can be; raises StaleFork if it turns out that it cannot.
     """
     folder = tempfile.mkdtemp(prefix="devfix-run-")
     try:
         made = environment(devices, folder, device=device, base=env, keep_going=keep_going, copies=copies)
-        started = _start(command, made, cwd, folder, capture, limits)
+        if limits is not None and limits.folders:
+            limits = replace(limits, folders=(*limits.folders, folder))
+        started = _start(command, made, cwd, folder, capture, limits, forks)
         with contextlib.nullcontext() if capture else _signals_to(started):
             code = _wait(started, seconds)
         if capture:
             _kill_group(started.pid)
+        if forks is not None:
+            forks.look_into(folder)
         output = ""
         if capture:
             with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace", newline="") as file:
@@ -164,12 +169,17 @@ def _start(
     cwd: str | None,
     folder: str,
     capture: bool,
-    limits: Callable[[str], object] | None,
-) -> subprocess.Popen[bytes]:
-    before = None if limits is None else lambda: limits(folder)
+    limits: Limits | None,
+    forks: Forks | None,
+) -> subprocess.Popen[bytes] | Forked:
+    before = None if limits is None else limits.apply
     if not capture:
         return subprocess.Popen(command, cwd=cwd, env=env, preexec_fn=before)
     with open(os.path.join(folder, "output"), "wb") as output:
+        if forks is not None and cwd is not None:
+            forked = forks.start(command, env, cwd, (output.name, output.name), limits)
+            if forked is not None:
+                return forked
         return subprocess.Popen(
             command,
             cwd=cwd,
@@ -182,18 +192,14 @@ def _start(
         )
 
 
-def _wait(started: subprocess.Popen[bytes], seconds: float | None) -> int | None:
-    if seconds is None:
-        return started.wait()
-    deadline = time.monotonic() + seconds
-    while started.poll() is None:
-        if time.monotonic() > deadline:
-            _kill_group(started.pid)
-            started.kill()
-            started.wait()
-            return None
-        time.sleep(_TICK)
-    return started.returncode
+def _wait(started: subprocess.Popen[bytes] | Forked, seconds: float | None) -> int | None:
+    try:
+        return started.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _kill_group(started.pid)
+        started.send_signal(signal.SIGKILL)
+        started.wait()
+        return None
 
 
 def _kill_group(pid: int) -> None:
@@ -202,7 +208,7 @@ def _kill_group(pid: int) -> None:
 
 
 @contextlib.contextmanager
-def _signals_to(started: subprocess.Popen[bytes]) -> Iterator[None]:
+def _signals_to(started: subprocess.Popen[bytes] | Forked) -> Iterator[None]:
     """The terminal sends Ctrl-C to the program as well: it decides what to do. SIGTERM is passed on."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:

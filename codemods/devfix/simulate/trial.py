@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from devfix.documents import read_document
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy, top
+from devfix.simulate.forks import Forks, StaleFork
+from devfix.simulate.limits import Limits
 from devfix.simulate.processes import MOVED, SEED
 from devfix.simulate.supervise import Ended, Raised, run
 
@@ -70,8 +72,13 @@ def try_out(attempt: Attempt, device_error: Callable[[Sequence[Raised]], Raised 
         return _not_run(f"{outside[0]} lies outside of {root}")
     try:
         words = command(shlex.split(attempt.command))
-        with tempfile.TemporaryDirectory(prefix="devfix-trial-", ignore_cleanup_errors=True) as folder:
-            return _Trying(attempt, words, root, os.path.relpath(here, root), folder, device_error).judge()
+        inside = os.path.relpath(here, root)
+        with (
+            tempfile.TemporaryDirectory(prefix="devfix-trial-", ignore_cleanup_errors=True) as folder,
+            Forks() as forks,
+        ):
+            copies = Copies(root, inside, folder, attempt.seconds, attempt.memory, forks=forks)
+            return _Trying(attempt, words, copies, device_error).judge()
     except (OSError, TooLarge, ValueError) as error:
         return _not_run(str(error))
 
@@ -88,7 +95,9 @@ def command(words: Sequence[str]) -> list[str]:
         return [sys.executable, *words[1:]]
     beside = os.path.join(os.path.dirname(sys.executable), words[0])  # torchrun, pytest, ...
     if os.sep not in words[0] and os.path.isfile(beside):
-        return [beside, *words[1:]]
+        with open(beside, "rb") as file:
+            script = file.readline().rstrip() == f"#!{sys.executable}".encode()
+        return [*([sys.executable] if script else []), beside, *words[1:]]
     if os.sep not in words[0] and shutil.which(words[0]) is None:
         raise ValueError(f"there is no command {words[0]!r}")
     return list(words)
@@ -96,7 +105,7 @@ def command(words: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Copies:
-    """Runs a command in fresh copies of a repository, each below `folder`; it can write there only."""
+    """Runs a command in a fresh copy of a repository below `folder`; it can write there only."""
 
     root: str
     inside: str  # the working directory, from the root
@@ -104,15 +113,20 @@ class Copies:
     seconds: float = SECONDS
     memory: int = MEMORY
     seed: str = ""  # of random numbers; empty: the program's own affair
+    forks: Forks | None = None
 
-    def at(self, name: str) -> str:
-        """Where the copy of that name has its root."""
-        return os.path.join(self.folder, name, os.path.basename(self.root) or "root")
+    @property
+    def base(self) -> str:
+        return os.path.join(self.folder, "copy")
+
+    @property
+    def at(self) -> str:
+        """Where the copy has its root, in each run."""
+        return os.path.join(self.base, os.path.basename(self.root) or "root")
 
     def run(
         self,
         words: Sequence[str],
-        name: str,
         changed: Mapping[str, bytes],
         devices: int,
         *,
@@ -120,7 +134,15 @@ class Copies:
         keep_going: bool = False,
     ) -> Ended:
         """How the command ends with these files changed; raises TooLarge, OSError and DocumentError."""
-        base, target = os.path.join(self.folder, name), self.at(name)
+        try:
+            return self._run(words, changed, devices, cpu, keep_going)
+        except StaleFork:
+            return self._run(words, changed, devices, cpu, keep_going)
+
+    def _run(
+        self, words: Sequence[str], changed: Mapping[str, bytes], devices: int, cpu: bool, keep_going: bool
+    ) -> Ended:
+        base, target = self.base, self.at
         shutil.rmtree(base, ignore_errors=True)
         scratch = os.path.join(base, "tmp")
         copy(self.root, target)
@@ -135,12 +157,6 @@ class Copies:
         bounded = landlock.version() > 0
         if not bounded:  # at least it finds nothing to write on
             env["HOME"] = scratch
-
-        def limit(reports: str) -> None:
-            limit_memory(self.memory)
-            if bounded:
-                landlock.write_only_below([base, reports])
-
         with _short_name(scratch) as env["TMPDIR"]:
             return run(
                 words,
@@ -150,8 +166,9 @@ class Copies:
                 env=env,
                 seconds=self.seconds,
                 capture=True,
-                limits=limit,
+                limits=Limits(self.memory, (base,) if bounded else ()),
                 keep_going=keep_going,
+                forks=self.forks,
             )
 
 
@@ -211,13 +228,11 @@ def of_notebook(path: str) -> str:
 class _Trying:
     attempt: Attempt
     words: list[str]
-    root: str
-    inside: str  # the working directory, from the root
-    folder: str
+    copies: Copies
     device_error: Callable[[Sequence[Raised]], Raised | None]
 
     def judge(self) -> Trial:
-        before = self.ended("before", {})
+        before = self.ended({})
         if any(told.cannot for told in before.told):
             return self.on_the_cpu(before.unchecked)
         if before.unchecked:
@@ -227,7 +242,7 @@ class _Trying:
         raised = self.device_error(tuple(before.errors())) if before.code else None
         if before.code and raised is None:
             return _not_run(f"before the fix, the program ends with no device error{_last(before)}")
-        after = self.ended("after", self.attempt.changed)
+        after = self.ended(self.attempt.changed)
         if after.unchecked:
             return _not_run(f"after the fix, {after.unchecked}")
         if after.code:
@@ -244,8 +259,8 @@ class _Trying:
 
     def on_the_cpu(self, why: str) -> Trial:
         before, after = (
-            self.ended("before", {}, cpu=True),
-            self.ended("after", self.attempt.changed, cpu=True),
+            self.ended({}, cpu=True),
+            self.ended(self.attempt.changed, cpu=True),
         )
         if before.code or after.code != before.code:
             return _not_run(why)
@@ -253,7 +268,7 @@ class _Trying:
 
     def left(self) -> str:
         """All device errors that the fixed program still has, as a run tells that goes on after each."""
-        seen = self.ended("after", self.attempt.changed, keep_going=True).seen
+        seen = self.ended(self.attempt.changed, keep_going=True).seen
         lines = list(
             dict.fromkeys(f"{os.path.basename(one.at.path)}:{one.at.line}" for one in seen if one.at)
         )
@@ -262,17 +277,14 @@ class _Trying:
         told = f", at {', '.join(lines[:5])}{' ...' * (len(lines) > 5)}" if lines else ""
         return f"; with --keep-going, it has {len(seen)} device error{'s' * (len(seen) > 1)}{told}"
 
-    def ended(
-        self, name: str, changed: Mapping[str, bytes], *, cpu: bool = False, keep_going: bool = False
-    ) -> Ended:
-        copies = Copies(self.root, self.inside, self.folder, self.attempt.seconds, self.attempt.memory)
-        return copies.run(self.words, name, changed, self.attempt.devices, cpu=cpu, keep_going=keep_going)
+    def ended(self, changed: Mapping[str, bytes], *, cpu: bool = False, keep_going: bool = False) -> Ended:
+        return self.copies.run(self.words, changed, self.attempt.devices, cpu=cpu, keep_going=keep_going)
 
     def loaded(self, ended: Ended) -> frozenset[str]:
         """The files of the copy that were imported, by their paths in the repository."""
-        copied = os.path.realpath(os.path.join(self.folder, "after", os.path.basename(self.root) or "root"))
+        copied = os.path.realpath(self.copies.at)
         return frozenset(
-            os.path.join(self.root, os.path.relpath(path, copied))
+            os.path.join(self.copies.root, os.path.relpath(path, copied))
             for path in _files(ended)
             if path.startswith(copied + os.sep)
         )
@@ -289,12 +301,3 @@ def _last(ended: Ended) -> str:
         return f" ({at}{raised.error})"
     lines = ended.output.strip().splitlines()
     return f" (exit code {ended.code}{': ' + lines[-1] if lines else ''})"
-
-
-def limit_memory(memory: int) -> None:
-    """RLIMIT_DATA: what is written to. A GPU's driver maps far more, and gets no limit."""
-    import resource
-
-    if not os.path.exists("/dev/nvidiactl"):
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -15,11 +15,22 @@ def _start() -> None:
     root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
     if root not in sys.path:
         sys.path.append(root)  # last: nothing of the program's may be hidden
+    serves = "DEVFIX_SIMULATE_FORKS" in os.environ
     try:
         from devfix.simulate.processes import arm
 
+        if serves:
+            from devfix.simulate.at_hand import Before
+
+            before = Before.now()
+            from devfix.simulate.forks import serve
+
+            serve(before)
+            serves = False
         arm()
     except Exception as error:  # an old Python, for instance
+        if serves:
+            os._exit(1)  # without having run the program
         sys.stderr.write(f"devfix: process {os.getpid()} has no simulated devices: {error}\n")
 
 

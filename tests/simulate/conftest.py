@@ -1,0 +1,82 @@
+"""Programs on simulated devices, forked from one process of the tests' own: torch takes seconds to be imported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from devfix.simulate import supervise
+from devfix.simulate.forks import Forked, Forks
+from ran import Ran
+
+
+@dataclass
+class Relayed(Forked):
+    """A fork whose output this process passes on, since it cannot inherit ours."""
+
+    outputs: tuple[str, ...] = ()
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = super().wait(timeout)
+        for number, path in enumerate(self.outputs, 1):
+            os.write(number, Path(path).read_bytes())
+        return code
+
+
+@pytest.fixture(scope="session")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Forks]]:
+    """The folder of each `program.py` that is run, and what it is forked from."""
+    with Forks() as forks:
+        yield tmp_path_factory.mktemp("programs"), forks
+
+
+@pytest.fixture
+def programs(origin: tuple[Path, Forks], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder. If devfix runs `program.py` in it, this is a fork, as `devfix repair` runs programs."""
+    folder, forks = origin
+    for one in folder.iterdir():
+        shutil.rmtree(one) if one.is_dir() else one.unlink()
+    start = supervise._start
+
+    def started(
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        reports: str,
+        capture: bool,
+        *rest: Any,
+    ) -> Any:
+        names = ["output", "output"] if capture else ["out", "err"]
+        outputs = [os.path.join(reports, name) for name in names]
+        for path in outputs:
+            Path(path).touch()
+        env = {name: value for name, value in env.items() if name != "PYTEST_CURRENT_TEST"}
+        forked = forks.start(command, env, cwd or os.getcwd(), (outputs[0], outputs[1]), None)
+        if forked is None:
+            return start(command, env, cwd, reports, capture, *rest)
+        return Relayed(forked.pid, forked.server, outputs=() if capture else tuple(outputs))
+
+    monkeypatch.setattr(supervise, "_start", started)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return folder
+
+
+@pytest.fixture
+def simulated(programs: Path, called: Callable[..., Ran]) -> Callable[..., Ran]:
+    """Write a program and `devfix run` it in its folder, as one of `programs`."""
+
+    def run(program: str, *arguments: str, options: Sequence[str] = ()) -> Ran:
+        (programs / "program.py").write_text(program)
+        sys.stdout.flush()
+        ran = called("run", *options, "program.py", *arguments, cwd=programs)
+        if any(said in ran.err for said in ("GPU build", "build for GPUs", "nothing was simulated")):
+            pytest.skip(ran.err)
+        return ran
+
+    return run
