@@ -125,10 +125,8 @@ class Class:
         for one in node.body:
             if isinstance(one, _FUNCTIONS):
                 self.methods[one.name] = Function(file, one, self, outer)
-            elif (
-                isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name)
-            ):
-                self.values[one.targets[0].id] = one.value
+            elif isinstance(one, ast.Assign) and len(one.targets) == 1:
+                self.values |= placing.bound_to(one.targets[0], one.value)
             elif (
                 isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None
             ):
