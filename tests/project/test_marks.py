@@ -138,11 +138,17 @@ BARE = {
     "a comment": ("def f(x):\n    # x.cuda()\n    return x\n", False),
     "a docstring": ('def f(x):\n    """\n    >>> y = x.cuda()\n    """\n', False),
     "a default": ("def f(x, device='cuda'):\n    return x.to(device)\n", False),
+    "a default on a line of its own": (
+        "def f(\n    x,\n    size=(3, 4),\n    device=torch.device('cuda'),\n):\n    return x.to(device)\n", False,
+    ),
     "a module's forward": (
         "def f(x):\n    return Net()(x)\n\n\nclass Net:\n    def forward(self, x):\n        return x.cuda()\n", True,
     ),
     "a method that nobody calls": (
         "def f(x):\n    return Net()(x)\n\n\nclass Net:\n    def old(self, x):\n        return x.cuda()\n", False,
+    ),
+    "a method by whose name something else is meant": (
+        "def f(x):\n    return Net('test')\n\n\nclass Net:\n    def test(self, x):\n        return x.cuda()\n", False,
     ),
     "the program": ("def f(x):\n    return x\n\n\nf(torch.ones(3).cuda())\n", True),
     "a GPU by its number": ("def f(x):\n    return x.cuda(device=0)\n", True),
@@ -158,6 +164,7 @@ BARE = {
     ),
     "a call that raises": ("def f(x):\n    if x > 3:\n        torch.cuda.synchronize()\n", True),
     "a call that raises, for a profile": ("def f(x):\n    if profile:\n        torch.cuda.synchronize()\n", False),
+    "a call that raises for any GPU": ("def f(x):\n    torch.cuda.set_device(args.gpu)\n", True),
     "a call that does not raise": ("def f(x):\n    torch.cuda.empty_cache()\n", False),
     "a method of an object that is given": (
         "def f(net):\n    net.infer(3)\n\n\nclass Net:\n    def infer(self, x):\n        return x.cuda()\n", True,

@@ -137,7 +137,10 @@ def is_settled(load: Load, source: Source) -> bool:
 
 @remembered
 def _goes_to_cuda(source: Source, scope: ast.AST | None) -> bool:
-    data = plain((source.text if scope is None else source.code(scope)).encode("utf-8", "replace"))
+    text = source.text
+    if isinstance(scope, _FUNCTIONS):  # without its header, as whoever gets to the load has called it
+        text = text[source.offset(scope.body[0].lineno, 0) : source.span(scope).end]
+    data = plain(text.encode("utf-8", "replace"))
     data = data.replace(b"torch.cuda.", b"")  # to measure, or to ask, moves nothing
     return goes(data, 0, len(data)) or _DEFAULT_CUDA.search(_without_comments(source)) is not None
 
