@@ -172,7 +172,7 @@ LOADED = {
         {"main.py": MAIN.replace("load(", "torch.cuda.set_device(cfg.gpu)\nload(")}, "silent",
     ),
     "a program that is called a test": (
-        {"load.py": LOAD.format("net.cuda()\n    " + STATE).replace("def load", "def test_it") + "\n\ntest_it('a', 0)\n"},
+        {"load.py": LOAD.format("net.cuda()\n    " + STATE).replace("def load", "def test_it") + "\ntest_it('a', 0)\n"},
         "silent",
     ),
     "weights to begin with": (
