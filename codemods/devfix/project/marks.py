@@ -55,7 +55,8 @@ _OTHERS = re.compile(
 # Without a GPU these raise wherever they stand ...
 _GPU_CALLS = re.compile(
     rb"\bfaiss\.(?:Gpu\w+|StandardGpuResources|index_cpu_to_(?:all_)?gpus?\w*)\(|"
-    rb"(?<!torch\.)(?<!json\.)\b(?:load|load_inline)\([^()]{0,400}(?:\.cu[\"']|cuda_sources)"
+    rb"(?<!torch\.)(?<!json\.)\b(?:load|load_inline)\("
+    rb"(?:[^()]|\([^()]{0,200}\)){0,400}(?:\([^()]{0,200})?(?:\.cu[\"']|cuda_sources)"
 )
 # ... and these when the program or function runs that they stand in.
 _INSISTENCE = re.compile(
