@@ -77,7 +77,11 @@ def test_another_gpu(text: str, other: bool) -> None:
         ("import faiss\ndef f():\n    return faiss.StandardGpuResources()\n", {ONLY}),
         ("import faiss\ndef f(gpu):\n    if gpu:\n        return faiss.StandardGpuResources()\n", set()),
         ("from torch.utils.cpp_extension import load\nop = load('op', sources=['a.cpp', 'b.cu'])\n", {ONLY}),
-        ("op = load(\n    'op',\n    sources=[join(here, 'a.cpp'), join(here, 'b.cu')],\n)\n", {ONLY}),
+        (
+            "from torch.utils.cpp_extension import load\nop = load(\n    'op',\n"
+            "    sources=[join(here, 'a.cpp'), join(here, 'b.cu')],\n)\n",
+            {ONLY},
+        ),
         ("assert torch.cuda.is_available()\n", {ONLY, INSISTS}),
         ("if args.cuda:\n    assert torch.cuda.is_available()\n", set()),
         ("def main():\n    assert torch.cuda.is_available()\n", {INSISTS}),
