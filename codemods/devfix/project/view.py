@@ -102,7 +102,8 @@ class View(Outside):
         return self.project.facts.used(self.path, self.source, name)
 
     def calls(self, function: Function) -> list[Call]:
-        name = function.name
-        if function.outer is not None or self._outline.names.get(name) != "def":
+        made = function.owner if function.name == "__init__" else None
+        name, what = (function.name, "def") if made is None else (made.name, "class")
+        if function.outer is not None or self._outline.names.get(name) != what:
             return []
-        return self.project.callers.given(Definition(self.path, name, "def"))
+        return self.project.callers.given(Definition(self.path, name, what))
