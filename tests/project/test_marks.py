@@ -32,6 +32,7 @@ NO_CHOICES = [
     "model.cuda()  # if torch.cuda.is_available() else cpu\n",
     "device = x.device\n",
     "device = torch.device('cuda')\n",
+    "device = 'cuda'\nmodel = build(args, device=device)\n",
     "if args.gpus > 1:\n    model = DataParallel(model.cuda())\n",
 ]
 

@@ -45,6 +45,9 @@ _INSISTS = re.compile(
 )
 # A parameter that is a device, or one that is handed on, where nothing else says CUDA.
 _HANDED = re.compile(rb"device(?<![\w.]device)[ \t]*(?::[ \t]*\w|=[ \t]*(?:device\b|None\b))")
+# What is written down is no choice, however far it is handed on.
+_WRITTEN = re.compile(rb"^[ \t]*device[ \t]*=[ \t]*(?:torch\.device\([ \t]*)?[\"']cuda[^\"'\n]*[\"']", re.MULTILINE)
+_HANDS_ON = re.compile(rb"\bdevice[ \t]*=[ \t]*device\b")
 _OTHERS = re.compile(
     rb"[\"']cuda:(?:[1-9]|[{%\"'])|"  # "cuda:1", f"cuda:{rank}", "cuda:" + ..., "cuda:%d"
     rb"\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))|"  # .cuda(rank)
@@ -144,7 +147,7 @@ def _chooses(data: bytes, lines: bytes) -> bool:
         lines = _INSISTS.sub(b"", lines)
     if _CHOICES.search(lines):
         return True
-    if _HANDED.search(data):
+    if _HANDED.search(_HANDS_ON.sub(b"", data) if _WRITTEN.search(lines) else data):
         return True
     more = _lines_with(data, b"gpu", b"map_location", b"accelerat", b".device")
     return _CHOICES.search(more) is not None
