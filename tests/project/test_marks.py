@@ -61,6 +61,7 @@ def test_no_choice(text: str) -> None:
         ("x = x.cuda(non_blocking=True)\n", False),
         ("torch.cuda.set_device(k)\nx = x.cuda()\n", False),
         ("model = DataParallel(model.cuda(), device_ids=[0])\n", False),
+        ("model = DataParallel(model.cuda(), device_ids=list(range(2)))\n", False),
     ],
 )
 def test_another_gpu(text: str, other: bool) -> None:

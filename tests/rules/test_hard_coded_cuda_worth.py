@@ -340,3 +340,17 @@ def test_no_other_checker_tells_what_is_right_as_it_is(tmp_path: Path, moves: st
         (tmp_path / name).write_text(text)
     every = check(tmp_path, cache=False).findings
     assert [one.codemod for one in every if one.path.endswith("pads.py")] == ["hard-coded-cuda"] * told
+
+
+OWN = HEAD + (
+    "class Trainer:\n    def __init__(self, net):\n        self.net = net{}\n    def loss(self, x: torch.Tensor, n):\n"
+    "        y = torch.zeros(x.size(0), n).cuda()\n        return torch.cat([self.net(x), x, y], 1)\n\n\n"
+    "if __name__ == '__main__':\n    print(Trainer(torch.nn.ReLU()).loss(read(), 3))\n"
+)
+
+
+@pytest.mark.parametrize(("moves", "told"), [(".cuda()", 0), ("", 1)])
+def test_a_program_that_goes_to_cuda_itself_calls_what_does(tmp_path: Path, moves: str, told: int) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "train.py").write_text(OWN.format(moves))
+    assert len(check(tmp_path, cache=False).findings) == told

@@ -46,13 +46,15 @@ _INSISTS = re.compile(
 # A parameter that is a device, or one that is handed on, where nothing else says CUDA.
 _HANDED = re.compile(rb"device(?<![\w.]device)[ \t]*(?::[ \t]*\w|=[ \t]*(?:device\b|None\b))")
 # What is written down is no choice, however far it is handed on.
-_WRITTEN = re.compile(rb"^[ \t]*device[ \t]*=[ \t]*(?:torch\.device\([ \t]*)?[\"']cuda[^\"'\n]*[\"']", re.MULTILINE)
+_WRITTEN = re.compile(
+    rb"^[ \t]*device[ \t]*=[ \t]*(?:torch\.device\([ \t]*)?[\"']cuda[^\"'\n]*[\"']", re.MULTILINE
+)
 _HANDS_ON = re.compile(rb"\bdevice[ \t]*=[ \t]*device\b")
 _OTHERS = re.compile(
     rb"[\"']cuda:(?:[1-9]|[{%\"'])|"  # "cuda:1", f"cuda:{rank}", "cuda:" + ..., "cuda:%d"
     rb"\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))|"  # .cuda(rank)
     rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|cuda\.device\((?![ \t]*(?:0[ \t]*)?\))|"
-    rb"\bdevice_ids[ \t]*=[ \t]*(?!None|\[[ \t]*(?:0[ \t]*)?\])|"
+    rb"\bdevice_ids[ \t]*=[ \t]*\[[ \t]*[1-9]|"  # those from 0 gather on the current one
     rb"--(?:device|gpu[-_]?id|device[-_]?id)s?\b",
 )
 # Without a GPU these raise wherever they stand ...
