@@ -46,6 +46,8 @@ class Player:
 
 # The program runs as it is.
 SILENT = {
+    "what is left where it is beside what is moved": "def run(net, data):\n    net = net.to(device)\n"
+    "    for x, ids in DataLoader(data):\n        x, ids = x.to(device), ids\n        print(net(x, ids))\n",
     "DataParallel of anything scatters": "def run(image, data):\n    net = nn.DataParallel(image).to(device)\n"
     "    for x, y in DataLoader(data):\n        print(net(x))\n",
     "DataParallel scatters in a function as well": "def step(net, x):\n    return net(x)\n\n\ndef run(image, data):\n"

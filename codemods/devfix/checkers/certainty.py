@@ -12,6 +12,7 @@ from devfix.checkers.reach import is_asked
 from devfix.checkers.refuted import is_refuted
 from devfix.checkers.signs import (
     is_caught,
+    is_kept_beside,
     is_moved_below,
     is_of_one_world,
     lives_on_devices,
@@ -120,6 +121,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         for one in ([mismatch.node] if mismatch.file is analysis.file else []) + running
     ):
         return "the error is expected, or handled"
+    if mismatch.file is analysis.file and is_kept_beside(source, mismatch.stray_node):
+        return "it is left where it is beside what is moved"
     if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
         return "a configuration names the CPU"
     if of_caller and mismatch.anchor.kind != MODULE and mismatch.file is analysis.file:
