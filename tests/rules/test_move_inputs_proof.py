@@ -228,3 +228,18 @@ def test_what_is_on_the_device_on_some_paths_only_is_never_safe() -> None:
     )
     (found,) = findings(RULE, text)
     assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+
+
+GUARDED = (
+    "def run(data, gpus):\n    for x, y in DataLoader(data):\n        if gpus is not None:\n            y = y.cuda()\n"
+    "        hot = {}\n        print(hot.scatter_(1, y, 1))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("hot", "safety"),
+    [("torch.cuda.FloatTensor(4, 3)", Safety.UNSAFE), ("torch.zeros(4, 3).to(device)", Safety.SAFE)],
+)
+def test_what_is_moved_on_some_ways_meets_what_names_cuda(hot: str, safety: Safety) -> None:
+    found = findings(RULE, HEAD + GUARDED.format(hot))
+    assert [one.fix.safety for one in found if one.fix is not None] == [safety]
