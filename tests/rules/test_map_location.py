@@ -254,7 +254,7 @@ def test_unsafe_where_it_may_make_no_difference(text: str) -> None:
 SETTLED = (
     "the file of this run", "the file of this run, in a script", "the file of this run, under another name",
     "the file of this run, in a function that is called below", "CUDA only", "CUDA whatever there is",
-    "all tensors on CUDA", "what a trainer has done",
+    "all tensors on CUDA", "what a trainer has done", "saved from the CPU", "copied to the CPU a line above",
 )  # fmt: skip
 
 

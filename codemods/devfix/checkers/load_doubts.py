@@ -154,12 +154,17 @@ def _without_comments(source: Source) -> str:
 def has_choice(source: Source) -> bool:
     """Has the program a choice of devices, and does it not save from the CPU?"""
     text = _without_comments(source)
-    if (_FIXED.search(text) and not _OPTION.search(text)) or saves_from_cpu(text.encode("utf-8", "replace")):
+    if (_FIXED.search(text) and not _OPTION.search(text)) or is_of_host(source):
         return False
     if _NUMBERED.search(text):
         text = _NUMBER.sub("", _NUMBERED.sub("", text))
     # A file without any sign of a choice says nothing of where its checkpoints come from.
     return bool(_CHOICE.search(_INSISTS.sub("", text)))
+
+
+def is_of_host(source: Source) -> bool:
+    """Does the file copy to the CPU what it saves?"""
+    return saves_from_cpu(_without_comments(source).encode("utf-8", "replace"))
 
 
 @remembered

@@ -143,8 +143,8 @@ class MapLocation(Codemod):
 
     It leaves alone datasets, caches, vocabularies and the like, schedulers, tests, a file that the same
     function has just written, and loads under a condition that there is a GPU. Unless the option `all` is
-    set, it also leaves alone loads where the function, or the program, uses CUDA in any case, loads of what the
-    same run has trained, and loads by an address.
+    set, it also leaves alone loads where the function, or the program, uses CUDA in any case, loads in a file
+    that saves from the CPU, of what the same run has trained, and by an address.
 
     ## Why is this bad?
     `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
@@ -303,7 +303,7 @@ class _Found:
 def _is_without_choice(flow: Flow, found: _Found) -> bool:
     """Is the device that it was saved from mostly there in the program as it is run, so that nobody needs the fix?"""
     settled = not found.fails and (doubts.is_settled(found.load, flow.source) or is_fetched(found.load))
-    return settled or doubts.needs_cuda(flow, found.load)
+    return settled or doubts.is_of_host(flow.source) or doubts.needs_cuda(flow, found.load)
 
 
 def _quote(source: Source, call: ast.Call) -> str:
