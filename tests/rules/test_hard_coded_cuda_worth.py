@@ -45,6 +45,9 @@ def program(body: str, name: str = "pads") -> str:
 
 
 MAIN = program(CHOICE).replace("pad\n", "mean\n").replace("pad(x, 2)", "mean(x)")
+WHOLE = (
+    program(ONE.lstrip(), "kit").replace("from kit import pad", "import kit").replace("pad(x", "kit.pad(x")
+)
 
 
 def checked(folder: Path, files: dict[str, str]) -> list[Finding]:
@@ -91,7 +94,7 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         (INSISTS, {"main.py": program("from more import keep\n" + CHOICE), "more.py": TWO}, True),
         # A package that passes on what one of its files has.
         (INSISTS, {"main.py": program(CHOICE, "kit"), "kit/__init__.py": "from pads import pad\n"}, True),
-        (INSISTS, {"main.py": program(ONE.lstrip(), "kit"), "kit/__init__.py": "from pads import *\n"}, None),
+        (INSISTS, {"main.py": WHOLE, "kit/__init__.py": "from pads import *\n"}, None),
         # What is imported of the file has nothing to do with the function, or something.
         (INSISTS + MORE, {"main.py": MAIN, "use.py": "from pads import pad\n"}, False),
         (INSISTS + MORE.replace("mean(x)\n", "mean(pad(x))\n"), {"main.py": MAIN, "use.py": "from pads import pad\n"}, True),
