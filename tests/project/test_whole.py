@@ -175,6 +175,12 @@ LOADED = {
         {"load.py": LOAD.format("net.cuda()\n    " + STATE).replace("def load", "def test_it") + "\ntest_it('a', 0)\n"},
         "silent",
     ),
+    "one of several, far away, goes to CUDA": (
+        {"net.py": PLAIN.format("") + "    def act(self, x):\n        return KINDS['b'](x)\n\n\n"
+         "def a(x):\n    return x\n\n\ndef b(x):\n    return c(x)\n\n\ndef c(x):\n    return x.cuda()\n\n\n"
+         "KINDS = {'a': a, 'b': b}\n",
+         "load.py": LOAD.format(STATE + "\n    net.act(3)")}, "unsafe",
+    ),
     "weights to begin with": (
         {"load.py": LOAD.format("net.load_state_dict(torch.load(CONFIG.INIT_MODEL))")}, "unsafe",
     ),

@@ -269,6 +269,13 @@ def test_safe_where_the_device_of_the_checkpoint_may_be_absent(text: str) -> Non
     assert finding.fix is not None and finding.fix.safety is Safety.SAFE
 
 
+def test_what_a_file_saves_besides_may_be_on_a_device() -> None:
+    text = "import torch\ndef save(net, opt, p):\n    torch.save(net.cpu().state_dict(), p)\n{}def load(opt, p):\n"
+    text += "    opt.load_state_dict(torch.load(p))\n"
+    assert findings(RULE, text.format("    torch.save(opt.state_dict(), p + 'o')\n"))
+    assert not findings(RULE, text.format(""))
+
+
 def test_other_names_of_torch() -> None:
     for head, call in (("import torch as th", "th.load"), ("from torch import load", "load"),
                        ("from utils import *", "torch.load")):  # fmt: skip

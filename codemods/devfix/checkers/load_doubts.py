@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Sequence
 
 from devfix.checkers.loads import is_fetched, without_place
@@ -154,7 +155,7 @@ def _without_comments(source: Source) -> str:
 def has_choice(source: Source) -> bool:
     """Has the program a choice of devices, and does it not save from the CPU?"""
     text = _without_comments(source)
-    if (_FIXED.search(text) and not _OPTION.search(text)) or is_of_host(source):
+    if (_FIXED.search(text) and not _OPTION.search(text)) or saves_from_cpu(text.encode("utf-8", "replace")):
         return False
     if _NUMBERED.search(text):
         text = _NUMBER.sub("", _NUMBERED.sub("", text))
@@ -163,8 +164,9 @@ def has_choice(source: Source) -> bool:
 
 
 def is_of_host(source: Source) -> bool:
-    """Does the file copy to the CPU what it saves?"""
-    return saves_from_cpu(_without_comments(source).encode("utf-8", "replace"))
+    """Does the file copy to the CPU the one thing that it saves?"""
+    text = _without_comments(source)
+    return text.count("torch.save(") == 1 and saves_from_cpu(text.encode("utf-8", "replace"))
 
 
 @remembered
@@ -313,10 +315,10 @@ def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
     return not needs_cuda(flow, load)
 
 
-def needs_cuda(flow: Flow, load: Load) -> bool:
-    """Does the program, or what it uses of other files, go to CUDA whatever there is?"""
+def needs_cuda(flow: Flow, load: Load, steps: int = sys.maxsize) -> bool:
+    """Does the program, or what it uses of other files, in so many steps, go to CUDA whatever there is?"""
     names = _names_around(flow.source, load)
-    return flow.project.needs_cuda() is True or flow.project.goes_to_cuda(names) is True
+    return flow.project.needs_cuda() is True or flow.project.goes_to_cuda(names, steps) is True
 
 
 def _names_around(source: Source, load: Load) -> list[str]:

@@ -11,6 +11,7 @@ through a project `runs.py` goes, where it is enough that something may need CUD
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -210,10 +211,13 @@ def _asked(above: list[bytes]) -> bool:
     return False
 
 
-def goes_to_cuda(own: list[Block], others: Iterable[list[Block]], names: Iterable[str] = ()) -> bool:
+def goes_to_cuda(
+    own: list[Block], others: Iterable[list[Block]], names: Iterable[str] = (), steps: int = sys.maxsize
+) -> bool:
     """Does a file, or what it uses of others, go to CUDA whatever there is?
 
     `names` are those of the function, and its class, of which that is asked, besides what runs as a file is loaded.
+    `steps`: how many times what is named by what is used is used, too.
     """
     used = [block for block in own if not block.name]
     left = [block for block in own if block.name]
@@ -229,8 +233,9 @@ def goes_to_cuda(own: list[Block], others: Iterable[list[Block]], names: Iterabl
                 return True
             words |= block.words
         used = [block for block in left if block.used(words, alone)]
-        if not used:
+        if not used or not steps:
             return False
+        steps -= 1
         left = [block for block in left if not block.used(words, alone)]
 
 

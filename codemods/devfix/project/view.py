@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -56,8 +57,8 @@ class View(Outside):
     def other_gpu(self) -> bool | None:
         return self.project.facts.other_gpu()
 
-    def goes_to_cuda(self, names: Sequence[str]) -> bool | None:
-        return self.project.facts.goes_to_cuda(self.path, self.source, names)
+    def goes_to_cuda(self, names: Sequence[str], steps: int = sys.maxsize) -> bool | None:
+        return self.project.facts.goes_to_cuda(self.path, self.source, names, steps)
 
     def called_after(self, name: str, before: str) -> bool:
         return self.project.facts.called_after(self.path, self.source, name, before)

@@ -25,6 +25,7 @@ from devfix.flow import Flow
 from devfix.repair.expressible import device_for
 from devfix.text.source import Source
 
+_NEAR = 2  # what a function uses, and what that names
 _STATE = """\
 import pathlib
 import tempfile
@@ -303,7 +304,12 @@ class _Found:
 def _is_without_choice(flow: Flow, found: _Found) -> bool:
     """Is the device that it was saved from mostly there in the program as it is run, so that nobody needs the fix?"""
     settled = not found.fails and (doubts.is_settled(found.load, flow.source) or is_fetched(found.load))
-    return settled or doubts.is_of_host(flow.source) or doubts.needs_cuda(flow, found.load)
+    chosen = doubts.has_choice(flow.source)  # what is far away may be one of several that are chosen
+    return (
+        settled
+        or doubts.is_of_host(flow.source)
+        or doubts.needs_cuda(flow, found.load, *([_NEAR] if chosen else []))
+    )
 
 
 def _quote(source: Source, call: ast.Call) -> str:
