@@ -341,7 +341,7 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
         return False
     if mismatch.chosen and not device.endswith(".parameters()).device"):
         return False
-    if mismatch.guarded and mismatch.anchor_place.kind == LITERAL:
+    if mismatch.guarded and not mismatch.chosen and mismatch.anchor_place.kind == LITERAL:
         return False  # where it is not moved, what names CUDA is wrong
     made, passed = mismatch.stray.links[0], any(one.kind == PASS for one in mismatch.stray.links)
     row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None
