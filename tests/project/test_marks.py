@@ -32,6 +32,7 @@ NO_CHOICES = [
     "model.cuda()  # if torch.cuda.is_available() else cpu\n",
     "device = x.device\n",
     "device = torch.device('cuda')\n",
+    "device = 'cuda'\nmodel = build(args, device=device)\n",
     "if args.gpus > 1:\n    model = DataParallel(model.cuda())\n",
 ]
 
@@ -60,6 +61,7 @@ def test_no_choice(text: str) -> None:
         ("x = x.cuda(non_blocking=True)\n", False),
         ("torch.cuda.set_device(k)\nx = x.cuda()\n", False),
         ("model = DataParallel(model.cuda(), device_ids=[0])\n", False),
+        ("model = DataParallel(model.cuda(), device_ids=list(range(2)))\n", False),
     ],
 )
 def test_another_gpu(text: str, other: bool) -> None:
@@ -77,6 +79,11 @@ def test_another_gpu(text: str, other: bool) -> None:
         ("import faiss\ndef f():\n    return faiss.StandardGpuResources()\n", {ONLY}),
         ("import faiss\ndef f(gpu):\n    if gpu:\n        return faiss.StandardGpuResources()\n", set()),
         ("from torch.utils.cpp_extension import load\nop = load('op', sources=['a.cpp', 'b.cu'])\n", {ONLY}),
+        (
+            "from torch.utils.cpp_extension import load\nop = load(\n    'op',\n"
+            "    sources=[join(here, 'a.cpp'), join(here, 'b.cu')],\n)\n",
+            {ONLY},
+        ),
         ("assert torch.cuda.is_available()\n", {ONLY, INSISTS}),
         ("if args.cuda:\n    assert torch.cuda.is_available()\n", set()),
         ("def main():\n    assert torch.cuda.is_available()\n", {INSISTS}),
@@ -138,11 +145,17 @@ BARE = {
     "a comment": ("def f(x):\n    # x.cuda()\n    return x\n", False),
     "a docstring": ('def f(x):\n    """\n    >>> y = x.cuda()\n    """\n', False),
     "a default": ("def f(x, device='cuda'):\n    return x.to(device)\n", False),
+    "a default on a line of its own": (
+        "def f(\n    x,\n    size=(3, 4),\n    device=torch.device('cuda'),\n):\n    return x.to(device)\n", False,
+    ),
     "a module's forward": (
         "def f(x):\n    return Net()(x)\n\n\nclass Net:\n    def forward(self, x):\n        return x.cuda()\n", True,
     ),
     "a method that nobody calls": (
         "def f(x):\n    return Net()(x)\n\n\nclass Net:\n    def old(self, x):\n        return x.cuda()\n", False,
+    ),
+    "a method by whose name something else is meant": (
+        "def f(x):\n    return Net('test')\n\n\nclass Net:\n    def test(self, x):\n        return x.cuda()\n", False,
     ),
     "the program": ("def f(x):\n    return x\n\n\nf(torch.ones(3).cuda())\n", True),
     "a GPU by its number": ("def f(x):\n    return x.cuda(device=0)\n", True),
@@ -158,6 +171,7 @@ BARE = {
     ),
     "a call that raises": ("def f(x):\n    if x > 3:\n        torch.cuda.synchronize()\n", True),
     "a call that raises, for a profile": ("def f(x):\n    if profile:\n        torch.cuda.synchronize()\n", False),
+    "a call that raises for any GPU": ("def f(x):\n    torch.cuda.set_device(args.gpu)\n", True),
     "a call that does not raise": ("def f(x):\n    torch.cuda.empty_cache()\n", False),
     "a method of an object that is given": (
         "def f(net):\n    net.infer(3)\n\n\nclass Net:\n    def infer(self, x):\n        return x.cuda()\n", True,

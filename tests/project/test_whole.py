@@ -121,14 +121,14 @@ MAKE = "import torch\nnet = convert(vgg)\n{}torch.save(net.state_dict(), 'b.pth'
 FIRST = "import torch\n\n\ndef first(path):\n    ckpt = torch.load(path)\n    net.head = ckpt\n\n\n"
 LOADED = {
     "right": ({}, "safe"),
-    "the network goes to CUDA": ({"net.py": PLAIN.format(".cuda()")}, "unsafe"),
+    "the network goes to CUDA": ({"net.py": PLAIN.format(".cuda()")}, "silent"),
     "a part of it that nobody uses does": (
         {"net.py": PLAIN.format("") + PLAIN.format(".cuda()").replace("Net", "Other")},
         "safe",
     ),
     "nobody calls it": ({"main.py": "torch.save(model.state_dict(), 'a.pt')\n"}, "unsafe"),
     "nobody writes one": ({"main.py": "from load import load\nload('a.pt', 'cpu')\n"}, "unsafe"),
-    "compiled": ({"net.py": "import cupy\n" + PLAIN.format("")}, "unsafe"),
+    "compiled": ({"net.py": "import cupy\n" + PLAIN.format("")}, "silent"),
     "another load stays": (
         {"load.py": LOAD.format("ckpt = torch.load(path)\n    net.head = ckpt\n    " + STATE)},
         "unsafe",
@@ -144,7 +144,7 @@ LOADED = {
     "a file that a script has made on a device": (
         {"load.py": LOAD.format(STATE.replace("path", "'./m/b.pth'")), "make.py": MAKE.format("net.cuda()\n")}, "safe",
     ),
-    "all who call it go to CUDA": ({"main.py": MAIN.replace("'cpu')", "'cpu').cuda()")}, "unsafe"),
+    "all who call it go to CUDA": ({"main.py": MAIN.replace("'cpu')", "'cpu').cuda()")}, "silent"),
     "all who call it go to CUDA, or where they are told": (
         {"main.py": "import torch\nfrom load import load\n\n\ndef main(args):\n    net = load('a.pt', 'cpu')\n"
                     "    if args:\n        net.to(args.device)\n    else:\n        net.cuda()\n"
@@ -163,10 +163,23 @@ LOADED = {
     ),
     "an extension either way": (
         {"net.py": "try:\n    from ops.roi import f\nexcept ImportError:\n    from .ops.roi import f\n"
-         + PLAIN.format(""), "ops/roi.py": "import roi_cuda\nx.cuda()\n"}, "unsafe",
+         + PLAIN.format(""), "ops/roi.py": "import roi_cuda\nx.cuda()\n"}, "silent",
     ),
     "a program that measures its time": (
-        {"load.py": LOAD.format(STATE + "\n    torch.cuda.synchronize()")}, "unsafe",
+        {"load.py": LOAD.format(STATE + "\n    torch.cuda.synchronize()")}, "silent",
+    ),
+    "a program that sets its GPU": (
+        {"main.py": MAIN.replace("load(", "torch.cuda.set_device(cfg.gpu)\nload(")}, "silent",
+    ),
+    "a program that is called a test": (
+        {"load.py": LOAD.format("net.cuda()\n    " + STATE).replace("def load", "def test_it") + "\ntest_it('a', 0)\n"},
+        "silent",
+    ),
+    "one of several, far away, goes to CUDA": (
+        {"net.py": PLAIN.format("") + "    def act(self, x):\n        return KINDS['b'](x)\n\n\n"
+         "def a(x):\n    return x\n\n\ndef b(x):\n    return c(x)\n\n\ndef c(x):\n    return x.cuda()\n\n\n"
+         "KINDS = {'a': a, 'b': b}\n",
+         "load.py": LOAD.format(STATE + "\n    net.act(3)")}, "unsafe",
     ),
     "weights to begin with": (
         {"load.py": LOAD.format("net.load_state_dict(torch.load(CONFIG.INIT_MODEL))")}, "unsafe",
@@ -185,4 +198,4 @@ def test_what_a_map_location_cures(tmp_path: Path, case: str) -> None:
         for finding in result.findings
         if finding.fix is not None and "head" not in finding.message
     ]
-    assert found and found[-1] == level
+    assert (found[-1] if found else "silent") == level

@@ -715,6 +715,10 @@ def test_the_one_word_that_keeps_a_script_from_running_without_cuda(code: str, l
     [
         ("nn.Linear(2, 2).to(device)", "nn.Linear(2, 2).cuda()"),  # it needs CUDA in another place as well
         ('if __name__ == "__main__":\n    main("x.pt")\n', ""),  # no script
+        (
+            ".to(device)\n    return net(torch.load(path, map_location=device))",
+            "\n    return net(path)",
+        ),  # not read
         ("    net =", "    torch.cuda.set_device(0)\n    net ="),
         (
             '    device = torch.device("cuda")',

@@ -45,6 +45,9 @@ def program(body: str, name: str = "pads") -> str:
 
 
 MAIN = program(CHOICE).replace("pad\n", "mean\n").replace("pad(x, 2)", "mean(x)")
+WHOLE = (
+    program(ONE.lstrip(), "kit").replace("from kit import pad", "import kit").replace("pad(x", "kit.pad(x")
+)
 
 
 def checked(folder: Path, files: dict[str, str]) -> list[Finding]:
@@ -91,6 +94,7 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         (INSISTS, {"main.py": program("from more import keep\n" + CHOICE), "more.py": TWO}, True),
         # A package that passes on what one of its files has.
         (INSISTS, {"main.py": program(CHOICE, "kit"), "kit/__init__.py": "from pads import pad\n"}, True),
+        (INSISTS, {"main.py": WHOLE, "kit/__init__.py": "from pads import *\n"}, None),
         # What is imported of the file has nothing to do with the function, or something.
         (INSISTS + MORE, {"main.py": MAIN, "use.py": "from pads import pad\n"}, False),
         (INSISTS + MORE.replace("mean(x)\n", "mean(pad(x))\n"), {"main.py": MAIN, "use.py": "from pads import pad\n"}, True),
@@ -340,3 +344,17 @@ def test_no_other_checker_tells_what_is_right_as_it_is(tmp_path: Path, moves: st
         (tmp_path / name).write_text(text)
     every = check(tmp_path, cache=False).findings
     assert [one.codemod for one in every if one.path.endswith("pads.py")] == ["hard-coded-cuda"] * told
+
+
+OWN = HEAD + (
+    "class Trainer:\n    def __init__(self, net):\n        self.net = net{}\n    def loss(self, x: torch.Tensor, n):\n"
+    "        y = torch.zeros(x.size(0), n).cuda()\n        return torch.cat([self.net(x), x, y], 1)\n\n\n"
+    "if __name__ == '__main__':\n    print(Trainer(torch.nn.ReLU()).loss(read(), 3))\n"
+)
+
+
+@pytest.mark.parametrize(("moves", "told"), [(".cuda()", 0), ("", 1)])
+def test_a_program_that_goes_to_cuda_itself_calls_what_does(tmp_path: Path, moves: str, told: int) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "train.py").write_text(OWN.format(moves))
+    assert len(check(tmp_path, cache=False).findings) == told

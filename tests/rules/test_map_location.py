@@ -254,7 +254,7 @@ def test_unsafe_where_it_may_make_no_difference(text: str) -> None:
 SETTLED = (
     "the file of this run", "the file of this run, in a script", "the file of this run, under another name",
     "the file of this run, in a function that is called below", "CUDA only", "CUDA whatever there is",
-    "all tensors on CUDA", "what a trainer has done",
+    "all tensors on CUDA", "what a trainer has done", "saved from the CPU", "copied to the CPU a line above",
 )  # fmt: skip
 
 
@@ -267,6 +267,13 @@ def test_what_each_run_settles_is_told_only_if_asked_for(name: str) -> None:
 def test_safe_where_the_device_of_the_checkpoint_may_be_absent(text: str) -> None:
     (finding,) = findings(RULE, "import torch\n" + text)
     assert finding.fix is not None and finding.fix.safety is Safety.SAFE
+
+
+def test_what_a_file_saves_besides_may_be_on_a_device() -> None:
+    text = "import torch\ndef save(net, opt, p):\n    torch.save(net.cpu().state_dict(), p)\n{}def load(opt, p):\n"
+    text += "    opt.load_state_dict(torch.load(p))\n"
+    assert findings(RULE, text.format("    torch.save(opt.state_dict(), p + 'o')\n"))
+    assert not findings(RULE, text.format(""))
 
 
 def test_other_names_of_torch() -> None:

@@ -229,6 +229,16 @@ SILENT = {
         "def run(x, y):\n    bce = nn.BCEWithLogitsLoss(pos_weight=torch.tensor(2.0))\n"
         "    return bce(x.to(device), y.to(device))\n"
     ),
+    "a weight that may be a scalar": (
+        "def run(x, y, bags):\n    w = torch.tensor(weigh(bags))\n    bce = nn.BCEWithLogitsLoss(w)\n"
+        "    return bce(x.to(device), y.to(device))\n"
+    ),
+    "moved, and then wrapped by a class that adds a way to reach it": (
+        "class Parallel(nn.DataParallel):\n    def __getattr__(self, name):\n        try:\n"
+        "            return super().__getattr__(name)\n        except AttributeError:\n"
+        "            return getattr(self.module, name)\n\n\n"
+        "def run(x):\n    m = Net().to(device)\n    m = Parallel(m)\n    return m(x.to(device))\n"
+    ),
     "moved in a loop over several": (
         "def run(x):\n    a, b = Net(), Net()\n    for m in (a, b):\n        m.to(device)\n"
         "    return a(x.to(device)) + b(x.to(device))\n"

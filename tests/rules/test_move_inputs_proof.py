@@ -46,6 +46,8 @@ class Player:
 
 # The program runs as it is.
 SILENT = {
+    "what is left where it is beside what is moved": "def run(net, data):\n    net = net.to(device)\n"
+    "    for x, ids in DataLoader(data):\n        x, ids = x.to(device), ids\n        print(net(x, ids))\n",
     "DataParallel of anything scatters": "def run(image, data):\n    net = nn.DataParallel(image).to(device)\n"
     "    for x, y in DataLoader(data):\n        print(net(x))\n",
     "DataParallel scatters in a function as well": "def step(net, x):\n    return net(x)\n\n\ndef run(image, data):\n"
@@ -226,3 +228,18 @@ def test_what_is_on_the_device_on_some_paths_only_is_never_safe() -> None:
     )
     (found,) = findings(RULE, text)
     assert found.fix is not None and found.fix.safety is Safety.UNSAFE
+
+
+GUARDED = (
+    "def run(data, gpus):\n    for x, y in DataLoader(data):\n        if gpus is not None:\n            y = y.cuda()\n"
+    "        hot = {}\n        print(hot.scatter_(1, y, 1))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("hot", "safety"),
+    [("torch.cuda.FloatTensor(4, 3)", Safety.UNSAFE), ("torch.zeros(4, 3).to(device)", Safety.SAFE)],
+)
+def test_what_is_moved_on_some_ways_meets_what_names_cuda(hot: str, safety: Safety) -> None:
+    found = findings(RULE, HEAD + GUARDED.format(hot))
+    assert [one.fix.safety for one in found if one.fix is not None] == [safety]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 
 from devfix.checkers.reach import is_asked
+from devfix.checkers.refuted import is_refuted
 from devfix.checkers.signs import (
     is_caught,
+    is_kept_beside,
     is_moved_below,
     is_of_one_world,
     lives_on_devices,
@@ -75,8 +77,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the program names no device: all of it is on the CPU"
     if mismatch.guarded and mismatch.stray.links[0].file is not analysis.file:
         return "it is made in another file, and used on some paths only"
-    if analysis.refuted(mismatch.anchor_place):
-        return "all calls in the file pass what is on the CPU"
+    if is_refuted(mismatch.anchor_place, analysis):
+        return "all calls in view pass what is on the CPU"
     if of_caller and _is_built(mismatch, analysis):
         return "arguments of a constructor are mostly moved later"
     if mismatch.stray.links[0].kind == LOAD and _may_place_batches(mismatch.anchor_place):
@@ -119,6 +121,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         for one in ([mismatch.node] if mismatch.file is analysis.file else []) + running
     ):
         return "the error is expected, or handled"
+    if mismatch.file is analysis.file and is_kept_beside(source, mismatch.stray_node):
+        return "it is left where it is beside what is moved"
     if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
         return "a configuration names the CPU"
     if of_caller and mismatch.anchor.kind != MODULE and mismatch.file is analysis.file:
@@ -337,6 +341,8 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
         return False
     if mismatch.chosen and not device.endswith(".parameters()).device"):
         return False
+    if mismatch.guarded and not mismatch.chosen and mismatch.anchor_place.kind == LITERAL:
+        return False  # where it is not moved, what names CUDA is wrong
     made, passed = mismatch.stray.links[0], any(one.kind == PASS for one in mismatch.stray.links)
     row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None
     if mismatch.anchor.kind != MODULE and not passed and row is not None and row.form == "array":

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from devfix.checkers.earlier import reached
+from devfix.checkers.refuted import is_refuted
 from devfix.checkers.signs import (
     copied,
     is_caught,
@@ -116,11 +117,11 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         read.place == BY_OWNER or (read.place.kind == OWNED and read.is_array_function)
     ):
         return "what a framework gives may not be a tensor"
-    if of_device:
-        return ""
     function = read.function
-    if function is None or analysis.refuted(read.place):
-        return "all calls in the file pass what is on the CPU"
+    if is_refuted(read.place, analysis) or (function is None and not of_device):
+        return "all calls in view pass what is on the CPU"
+    if of_device or function is None:
+        return ""
     if read.is_array_function and not _is_told_apart(read, function, analysis):
         return "only a parameter suggests that it is on a device, and numpy functions mostly get arrays"
     return _why_kept(read, function, analysis) if read.is_lengths else _why_on_host(read, function, analysis)

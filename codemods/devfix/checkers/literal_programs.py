@@ -226,9 +226,13 @@ class Program:
             return False
         if project.runs_chosen(top) is None:
             return project.all_on_cuda() is True
-        if self.is_agnostic or self.source.calls_by_name.get(top):
+        if self.is_agnostic or (self.source.calls_by_name.get(top) and not self._goes_itself(function)):
             return False
         return project.runs_chosen(top) is False and project.runs_without_cuda(top, itself=True) is False
+
+    def _goes_itself(self, function: Scope) -> bool:
+        """Does a file without any choice go to CUDA in another function, too?"""
+        return self._marks.isdisjoint((CHOOSES, OTHER)) and any(one is not function for one in self._bound)
 
     @cached_property
     def _sending(self) -> set[ast.AST | None]:

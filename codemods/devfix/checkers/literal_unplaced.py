@@ -82,7 +82,7 @@ def _devices_given(file: File) -> Iterator[ast.expr]:
     """
     for node in file.source.of_kind(ast.Assign):
         if len(node.targets) == 1 and path_of(node.targets[0]).lower().endswith("device"):
-            if _ACCELERATOR.match(_device_text(file, node.value)):
+            if _ACCELERATOR.match(_device_text(file, node.value)) and _is_read(file, node.targets[0]):
                 yield node.value
     for call in file.source.of_kind(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("add_argument", "set_defaults"):
@@ -92,6 +92,12 @@ def _devices_given(file: File) -> Iterator[ast.expr]:
                 yield one.value
         if file.source.qualified(call.func) == _CURRENT and isinstance(file.source.parents[call], ast.Assign):
             yield call
+
+
+def _is_read(file: File, target: ast.expr) -> bool:
+    """Is what is bound ever read? To name a device puts nothing there."""
+    loads = file.source.names().get(target.id, ()) if isinstance(target, ast.Name) else ()
+    return not isinstance(target, ast.Name) or any(isinstance(one.ctx, ast.Load) for one in loads)
 
 
 def _device_text(file: File, node: ast.expr) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Sequence
 
 from devfix.checkers.loads import is_fetched, without_place
@@ -137,7 +138,10 @@ def is_settled(load: Load, source: Source) -> bool:
 
 @remembered
 def _goes_to_cuda(source: Source, scope: ast.AST | None) -> bool:
-    data = plain((source.text if scope is None else source.code(scope)).encode("utf-8", "replace"))
+    text = source.text
+    if isinstance(scope, _FUNCTIONS):  # without its header, as whoever gets to the load has called it
+        text = text[source.offset(scope.body[0].lineno, 0) : source.span(scope).end]
+    data = plain(text.encode("utf-8", "replace"))
     data = data.replace(b"torch.cuda.", b"")  # to measure, or to ask, moves nothing
     return goes(data, 0, len(data)) or _DEFAULT_CUDA.search(_without_comments(source)) is not None
 
@@ -157,6 +161,12 @@ def has_choice(source: Source) -> bool:
         text = _NUMBER.sub("", _NUMBERED.sub("", text))
     # A file without any sign of a choice says nothing of where its checkpoints come from.
     return bool(_CHOICE.search(_INSISTS.sub("", text)))
+
+
+def is_of_host(source: Source) -> bool:
+    """Does the file copy to the CPU the one thing that it saves?"""
+    text = _without_comments(source)
+    return text.count("torch.save(") == 1 and saves_from_cpu(text.encode("utf-8", "replace"))
 
 
 @remembered
@@ -305,10 +315,10 @@ def cures(flow: Flow, load: Load, stay: Sequence[Load]) -> bool:
     return not needs_cuda(flow, load)
 
 
-def needs_cuda(flow: Flow, load: Load) -> bool:
-    """Does the program, or what it uses of other files, go to CUDA whatever there is?"""
+def needs_cuda(flow: Flow, load: Load, steps: int = sys.maxsize) -> bool:
+    """Does the program, or what it uses of other files, in so many steps, go to CUDA whatever there is?"""
     names = _names_around(flow.source, load)
-    return flow.project.needs_cuda() is True or flow.project.goes_to_cuda(names) is True
+    return flow.project.needs_cuda() is True or flow.project.goes_to_cuda(names, steps) is True
 
 
 def _names_around(source: Source, load: Load) -> list[str]:

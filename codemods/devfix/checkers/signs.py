@@ -217,6 +217,21 @@ def is_moved_beside(source: Source, function: ast.AST, name: str) -> bool:
     return False
 
 
+def is_kept_beside(source: Source, node: ast.AST | None) -> bool:
+    """Does an assignment that moves others bind a name to itself: `x, ids = x.to(device), ids`?"""
+    if not isinstance(node, ast.Name):
+        return False
+    for one in source.of_kind(ast.Assign, source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)):
+        target, value = one.targets[0], one.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = [(source.code(a), source.code(b)) for a, b in zip(target.elts, value.elts, strict=False)]
+            calls = (part.func for part in value.elts if isinstance(part, ast.Call))
+            moves = [func.attr for func in calls if isinstance(func, ast.Attribute)]
+            if (node.id, node.id) in pairs and not _MOVES.isdisjoint(moves):
+                return True
+    return False
+
+
 def _is_move(source: Source, value: ast.expr) -> bool:
     """Does an expression hand on, or move to, a device that has a name?"""
     return ".device" not in source.code(value) and about_devices(source.code(value))

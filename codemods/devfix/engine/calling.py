@@ -10,8 +10,8 @@ from devfix.engine.callers import Call, Given, Site
 from devfix.engine.context import Bound
 from devfix.engine.files import File, Function
 from devfix.engine.frame import Frame
-from devfix.engine.places import Place, is_parameter
-from devfix.engine.values import DEVICE, LOADER, MODULE, UNKNOWN, Value
+from devfix.engine.places import Place, is_parameter, literal
+from devfix.engine.values import DEVICE, LOADER, MODULE, TEXT, UNKNOWN, Value
 
 # Path and name of a function -> where it is called -> what each run of that call passes.
 PassedOn = dict[tuple[str, str], dict[tuple[int, int], list[Call]]]
@@ -37,14 +37,18 @@ class Calling(Analysis):
     def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
         super().note_call(frame, node, function, bound)
         if frame.caller is None and frame.file is self.file and function.file is not self.file:
-            if function.owner is None and function.outer is None:
-                calls = self.passed_on.setdefault((function.file.path, function.name), {})
+            made = function.owner if function.name == "__init__" else None
+            if (function.owner is None or made is not None) and function.outer is None:
+                name = function.name if made is None else made.name
+                calls = self.passed_on.setdefault((function.file.path, name), {})
                 call = {name: self._argument(frame, value) for name, value in bound.items()}
                 calls.setdefault((node.lineno, node.col_offset), []).append(call)
 
     def _argument(self, frame: Frame, value: Value) -> Given:
         place = frame.state.resolve(value.place) if value.kind == DEVICE else frame.where(value)
         kind, role = value.kind, value.role
+        if kind == TEXT and isinstance(value.const, str):
+            place = literal(value.const) or place
         if is_parameter(place):  # its own callers know
             kind = ""
         elif kind == UNKNOWN and role == "instance" and place.on_device:

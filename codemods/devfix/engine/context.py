@@ -264,11 +264,6 @@ class Context:
             return []
         return self.calls.get((key[1], key[2]), [])
 
-    def refuted(self, place: Place) -> bool:
-        """Do all calls in the file pass what is on the CPU for the parameter that a place is of?"""
-        found = self.passed(place)
-        return bool(found) and all(one.on_host for one in found)
-
     def _body(self, file: File) -> Run:
         found = self._bodies.get(file.path)
         if found is None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -87,10 +88,11 @@ class Outside:
         """Does a program whose tensors are on another GPU than the current one get to a function or class?"""
         return None
 
-    def goes_to_cuda(self, names: Sequence[str]) -> bool | None:
+    def goes_to_cuda(self, names: Sequence[str], steps: int = sys.maxsize) -> bool | None:
         """Does the asking file, or what it uses of others, go to CUDA without asking? None: not known.
 
-        `names`: of the function that asks, and its class, besides what runs as the file is loaded.
+        `names`: of the function that asks, and its class, besides what runs as the file is loaded. `steps`: how many
+        times what is used counts as using what it names; there may be a choice among what is far away.
         """
         return None
 

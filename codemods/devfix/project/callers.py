@@ -110,7 +110,7 @@ class Callers:
                 root = root.value
             if isinstance(root, ast.Name) and (root.id in imported or "*" in imported):
                 home = file.of_node.get(source.enclosing(node, *FUNCTIONS, ast.Lambda) or node)
-                if isinstance(home, Function) and home.outer is None:
+                if isinstance(home, Function):
                     homes[home] = None
         run = Calling(file)
         try:

@@ -11,6 +11,7 @@ through a project `runs.py` goes, where it is enough that something may need CUD
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ _GOES = re.compile(
     rb"[(,][ \t]*device[ \t]*=[ \t]*" + _CUDA + rb"|"
     # raises without a GPU, as the memory's statistics, caches and seeds do not
     rb"(\btorch\.cuda\.(?:synchronize|current_device|get_device_(?:name|properties|capability)|mem_get_info|"
-    rb"Stream|Event|(?:current|default)_stream)\(|\btorch\.cuda\.set_device\([ \t]*\d)"
+    rb"Stream|Event|(?:current|default)_stream|set_device)\()"
 )
 _ASKS = re.compile(rb"cuda|gpu|device|cpu|available|\b(?:try|except)\b", re.IGNORECASE)
 _OPENS = re.compile(rb"[ \t]*(?:if|elif|else|try|except|while|with)\b")
@@ -57,6 +58,7 @@ _ASKED = re.compile(
 _CHOICE = re.compile(
     rb"\bif\b|\belse\b|\band\b|\bor\b|\blambda\b|add_argument|^[ \t]*(?:async[ \t]+)?def\b|^[ \t]*@"
 )
+_PARAMETERS = re.compile(rb"def[ \t]+\w+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*")
 _RETURNS = re.compile(
     rb"^[ \t]*if\b[^\n]{0,200}(?:cuda|gpu|device|cpu)[^\n]{0,200}:\s*(?:return|continue)\b",
     re.IGNORECASE | re.MULTILINE,
@@ -111,7 +113,9 @@ class Block:
         """`alone`: methods that only one class has, so that any object they are called on is of that one."""
         if self.owner and self.owner not in words:
             return self.name in alone and f".{self.name}" in words
-        return self.name in words or (bool(self.owner) and self.name.startswith(_HOOKS))
+        if self.owner and self.name.startswith(_HOOKS):
+            return True
+        return (f".{self.name}" if self.owner else self.name) in words
 
 
 def plain(data: bytes) -> bytes:
@@ -184,8 +188,11 @@ def goes(text: bytes, start: int, end: int) -> bool:
         above = headers(text, match.start())
         if _asked(above) or (match.group(1) and any(map(_WANTED.match, above))):
             continue
-        function = text.rfind(b"def ", start, match.start())
-        if _RETURNS.search(text, max(function, start), match.start()):
+        function = max(text.rfind(b"def ", start, match.start()), start)
+        parameters = _PARAMETERS.match(text, function)
+        if parameters and parameters.end() > match.start():
+            continue  # a default
+        if _RETURNS.search(text, function, match.start()):
             continue
         return True
     return False
@@ -204,10 +211,13 @@ def _asked(above: list[bytes]) -> bool:
     return False
 
 
-def goes_to_cuda(own: list[Block], others: Iterable[list[Block]], names: Iterable[str] = ()) -> bool:
+def goes_to_cuda(
+    own: list[Block], others: Iterable[list[Block]], names: Iterable[str] = (), steps: int = sys.maxsize
+) -> bool:
     """Does a file, or what it uses of others, go to CUDA whatever there is?
 
     `names` are those of the function, and its class, of which that is asked, besides what runs as a file is loaded.
+    `steps`: how many times what is named by what is used is used, too.
     """
     used = [block for block in own if not block.name]
     left = [block for block in own if block.name]
@@ -216,15 +226,16 @@ def goes_to_cuda(own: list[Block], others: Iterable[list[Block]], names: Iterabl
         return False
     methods = Counter(block.name for block in (*used, *left) if block.owner)
     alone = {name for name, count in methods.items() if count == 1} - _COMMON
-    words = set(names)
+    words = {*names, *(f".{name}" for name in names)}
     while True:
         for block in used:
             if block.bare:
                 return True
             words |= block.words
         used = [block for block in left if block.used(words, alone)]
-        if not used:
+        if not used or not steps:
             return False
+        steps -= 1
         left = [block for block in left if not block.used(words, alone)]
 
 

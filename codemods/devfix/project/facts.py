@@ -175,10 +175,10 @@ class Facts:
         callers = self.project.callers
         return sorted({one for key in (*names, stem, f"*{stem}") for one in callers.importing(key)} - {path})
 
-    def goes_to_cuda(self, path: str, source: Source, names: Sequence[str]) -> bool:
+    def goes_to_cuda(self, path: str, source: Source, names: Sequence[str], steps: int) -> bool:
         """Does a file, or what it uses of those that it imports, go to CUDA without asking, or all who call it?"""
         own = _own_blocks(source.text)
-        if goes_to_cuda(own, map(self._blocks_of, self.reach(path)[1:]), names):
+        if goes_to_cuda(own, map(self._blocks_of, self.reach(path)[1:]), names, steps):
             return True
         places = self._calls(path, source, names[-1]) if names else []
         return bool(places) and all(place.bare for place in places)

@@ -45,17 +45,23 @@ _INSISTS = re.compile(
 )
 # A parameter that is a device, or one that is handed on, where nothing else says CUDA.
 _HANDED = re.compile(rb"device(?<![\w.]device)[ \t]*(?::[ \t]*\w|=[ \t]*(?:device\b|None\b))")
+# What is written down is no choice, however far it is handed on.
+_WRITTEN = re.compile(
+    rb"^[ \t]*device[ \t]*=[ \t]*(?:torch\.device\([ \t]*)?[\"']cuda[^\"'\n]*[\"']", re.MULTILINE
+)
+_HANDS_ON = re.compile(rb"\bdevice[ \t]*=[ \t]*device\b")
 _OTHERS = re.compile(
     rb"[\"']cuda:(?:[1-9]|[{%\"'])|"  # "cuda:1", f"cuda:{rank}", "cuda:" + ..., "cuda:%d"
     rb"\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))|"  # .cuda(rank)
     rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|cuda\.device\((?![ \t]*(?:0[ \t]*)?\))|"
-    rb"\bdevice_ids[ \t]*=[ \t]*(?!None|\[[ \t]*(?:0[ \t]*)?\])|"
+    rb"\bdevice_ids[ \t]*=[ \t]*\[[ \t]*[1-9]|"  # those from 0 gather on the current one
     rb"--(?:device|gpu[-_]?id|device[-_]?id)s?\b",
 )
 # Without a GPU these raise wherever they stand ...
 _GPU_CALLS = re.compile(
     rb"\bfaiss\.(?:Gpu\w+|StandardGpuResources|index_cpu_to_(?:all_)?gpus?\w*)\(|"
-    rb"(?<!torch\.)(?<!json\.)\b(?:load|load_inline)\([^()]{0,400}(?:\.cu[\"']|cuda_sources)"
+    rb"(?<!torch\.)(?<!json\.)\b(?:load|load_inline)\("
+    rb"(?:[^()]|\([^()]{0,200}\)){0,400}(?:\([^()]{0,200})?(?:\.cu[\"']|cuda_sources)"
 )
 # ... and these when the program or function runs that they stand in.
 _INSISTENCE = re.compile(
@@ -143,7 +149,7 @@ def _chooses(data: bytes, lines: bytes) -> bool:
         lines = _INSISTS.sub(b"", lines)
     if _CHOICES.search(lines):
         return True
-    if _HANDED.search(data):
+    if _HANDED.search(_HANDS_ON.sub(b"", data) if _WRITTEN.search(lines) else data):
         return True
     more = _lines_with(data, b"gpu", b"map_location", b"accelerat", b".device")
     return _CHOICES.search(more) is not None

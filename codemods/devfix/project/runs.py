@@ -177,6 +177,8 @@ class Runs:
                 given = self._code(other)
                 stem = os.path.basename(one.removesuffix("/__init__.py")).removesuffix(".py").encode()
                 named = not names or not names.isdisjoint(_WORD.findall(given))
+                if not named and os.path.basename(other) == "__init__.py":  # a package passes on all of them
+                    named = re.search(rb"\b%s[ \t]+import[ \t]*\*" % re.escape(stem), given) is not None
                 if not named and not _asks(_asked(given), stem):
                     continue  # it may get to these names by another way
                 seen.add(other)

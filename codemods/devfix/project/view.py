@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -56,8 +57,8 @@ class View(Outside):
     def other_gpu(self) -> bool | None:
         return self.project.facts.other_gpu()
 
-    def goes_to_cuda(self, names: Sequence[str]) -> bool | None:
-        return self.project.facts.goes_to_cuda(self.path, self.source, names)
+    def goes_to_cuda(self, names: Sequence[str], steps: int = sys.maxsize) -> bool | None:
+        return self.project.facts.goes_to_cuda(self.path, self.source, names, steps)
 
     def called_after(self, name: str, before: str) -> bool:
         return self.project.facts.called_after(self.path, self.source, name, before)
@@ -102,7 +103,8 @@ class View(Outside):
         return self.project.facts.used(self.path, self.source, name)
 
     def calls(self, function: Function) -> list[Call]:
-        name = function.name
-        if function.outer is not None or self._outline.names.get(name) != "def":
+        made = function.owner if function.name == "__init__" else None
+        name, what = (function.name, "def") if made is None else (made.name, "class")
+        if function.outer is not None or self._outline.names.get(name) != what:
             return []
-        return self.project.callers.given(Definition(self.path, name, "def"))
+        return self.project.callers.given(Definition(self.path, name, what))

@@ -25,6 +25,7 @@ from devfix.flow import Flow
 from devfix.repair.expressible import device_for
 from devfix.text.source import Source
 
+_NEAR = 2  # what a function uses, and what that names
 _STATE = """\
 import pathlib
 import tempfile
@@ -143,8 +144,8 @@ class MapLocation(Codemod):
 
     It leaves alone datasets, caches, vocabularies and the like, schedulers, tests, a file that the same
     function has just written, and loads under a condition that there is a GPU. Unless the option `all` is
-    set, it also leaves alone loads where the function, or a program that has no choice of device, uses CUDA in any
-    case, loads of what the same run has trained, and loads by an address.
+    set, it also leaves alone loads where the function, or the program, uses CUDA in any case, loads in a file
+    that saves from the CPU, of what the same run has trained, and by an address.
 
     ## Why is this bad?
     `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
@@ -157,11 +158,11 @@ class MapLocation(Codemod):
     program that has a choice of devices; and where a wrapper passes on the argument that it was given.
 
     Unsafe where the fix may make no difference: the same run has written the file, it was downloaded or
-    saved from the CPU, the program (or what it imports) runs only on CUDA or only on the CPU, nobody calls
-    the function, or another load next to it still fails. Also unsafe where the loaded data is used in other ways:
-    it now arrives on the named device, and code that relied on the old one may need a move. The same
-    holds for optimizers and other objects of classes out of sight, which can keep what they are given, and
-    for what one of many processes has saved for itself.
+    saved from the CPU, the program runs only on the CPU, nobody calls the function, or another load next
+    to it still fails. Also unsafe where the loaded data is used in other ways: it now arrives on the named
+    device, and code that relied on the old one may need a move. The same holds for optimizers and other
+    objects of classes out of sight, which can keep what they are given, and for what one of many processes
+    has saved for itself.
 
     ## Options
     - `all` (default false): also report loads in programs that use CUDA in any case, of what the same
@@ -233,7 +234,7 @@ class MapLocation(Codemod):
         for one in found:
             if one.sure and not doubts.cures(flow, one.load, stay):
                 one = replace(one, sure=False)
-            if self.all or one.fails or not _is_without_choice(flow, one.load):
+            if self.all or one.load.is_wrapped or not _is_without_choice(flow, one):
                 yield self._report(source, one)
 
     def _named(self, flow: Flow) -> Iterator[Finding]:
@@ -300,10 +301,15 @@ class _Found:
     copied: bool
 
 
-def _is_without_choice(flow: Flow, load: Load) -> bool:
+def _is_without_choice(flow: Flow, found: _Found) -> bool:
     """Is the device that it was saved from mostly there in the program as it is run, so that nobody needs the fix?"""
-    settled = doubts.is_settled(load, flow.source) or is_fetched(load)
-    return settled or (not doubts.has_choice(flow.source) and doubts.needs_cuda(flow, load))
+    settled = not found.fails and (doubts.is_settled(found.load, flow.source) or is_fetched(found.load))
+    chosen = doubts.has_choice(flow.source)  # what is far away may be one of several that are chosen
+    return (
+        settled
+        or doubts.is_of_host(flow.source)
+        or doubts.needs_cuda(flow, found.load, *([_NEAR] if chosen else []))
+    )
 
 
 def _quote(source: Source, call: ast.Call) -> str:

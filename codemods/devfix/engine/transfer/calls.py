@@ -51,6 +51,7 @@ from devfix.engine.values import (
 from devfix.models.loader import public
 
 MAX_DEPTH = 6
+_WRAPPERS = frozenset({"wrapper", "scatters"})
 
 
 class Calls(ModuleRuns):
@@ -237,6 +238,9 @@ class Calls(ModuleRuns):
             return self.optimizer(node, owner.name, arguments)
         if what == "other":
             return self.unknown_object(node, owner.name, arguments)
+        wrapper = next((one for one in owner.outside if self.models.layer(public(one)) in _WRAPPERS), "")
+        if wrapper and owner.method("__init__") is None and owner.method("forward") is None:
+            return self.library_call(node, wrapper, arguments)  # it adds ways to reach what it wraps
         if not owner.methods and any(base.endswith("NamedTuple") for base in owner.outside):
             return Record(owner.fields).made(arguments)
         made = Value(

@@ -293,7 +293,7 @@ class Library(OutOfSight):
         if dotted.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in dotted:
             weights = [keywords[name][0] for name in ("weight", "pos_weight") if name in keywords]
             weights += [value for value, _ in values[:1] if layer == "loss"]
-            placed = [one for one in weights if one.kind == TENSOR and one.rank != 0]
+            placed = [one for one in weights if one.kind == TENSOR and not self._may_be_number(one, last)]
             return self.new_module(
                 node, dotted, arguments, role="weighted" if placed else layer or "", given=placed
             )
@@ -319,6 +319,12 @@ class Library(OutOfSight):
                 node, values[0][0], (values[1:], {k: v for k, v in keywords.items() if k != "use_reentrant"})
             )
         return None
+
+    def _may_be_number(self, weight: Value, loss: str) -> bool:
+        """Is a weight without dimensions, as only that of a loss of two classes may be, and so meets any device?"""
+        made = weight.links[0].name if weight.links else ""
+        converted = made in ("torch.tensor", "torch.as_tensor") and loss.startswith("BCE")
+        return weight.rank == 0 or (weight.rank is None and converted)
 
     def _average(self, node: ast.Call, arguments: Arguments) -> Value:
         """`AveragedModel(model, device)`: a copy of a model."""

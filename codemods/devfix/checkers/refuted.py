@@ -1,0 +1,58 @@
+"""Do all calls in view keep on the CPU what a function is given, or tell it to use the CPU?"""
+
+from __future__ import annotations
+
+import ast
+
+from devfix.engine.analysis import Analysis
+from devfix.engine.files import Function
+from devfix.engine.places import OF, VAR, Place, whole
+from devfix.text.source import Source
+
+_HOST = (None, "cpu")
+
+
+def is_refuted(place: Place, analysis: Analysis) -> bool:
+    """Do all calls, in this file and others, pass what is on the CPU for the parameter that a place is of, or named by?
+
+    A device that calls leave out is the default of the parameter. What asks for devices itself is for others, too.
+    """
+    key = whole(place)
+    if place.kind not in (OF, VAR) or not isinstance(key, tuple) or key[0] != "parameter":
+        return False
+    here = analysis.calls.get((key[1], key[2]), [])
+    function = next((one for node, one in analysis.file.of_node.items() if id(node) == key[1]), None)
+    if not isinstance(function, Function):
+        return bool(here) and all(one.on_host for one in here)
+    open_ = place.kind == OF and analysis.uses(function).asks_for_devices
+    elsewhere = analysis.callers(function) if analysis.callers is not None and not open_ else []
+    given = [call[key[2]] for call in elsewhere if key[2] in call]
+    if not all(one.on_host for one in here) or not all(one.is_proven and one.place.on_host for one in given):
+        return False
+    if place.kind == OF:
+        return bool(here or given)
+    return _keep_default(function, str(key[2]), analysis.file.source, bool(here or elsewhere))
+
+
+def _keep_default(function: Function, name: str, source: Source, called: bool) -> bool:
+    """Is there a call, and does none of the file tell a device, so that the default counts, if there is one?"""
+    default = function.defaults.get(name)
+    if default is None:
+        return called
+    if not isinstance(default, ast.Constant) or default.value not in _HOST:
+        return False
+    made = function.owner if function.name == "__init__" and function.owner is not None else function
+    calls = source.calls_by_name.get(made.name, ())
+    index = function.positional.index(name) if name in function.positional else len(function.positional)
+    return (called or bool(calls)) and not any(_may_tell(one, name, index) for one in calls)
+
+
+def _may_tell(call: ast.Call, name: str, index: int) -> bool:
+    """May a call pass a parameter with this name and place? `self` counts as one that it passes."""
+    words = [one.arg for one in call.keywords]
+    return (
+        name in words
+        or None in words
+        or any(isinstance(one, ast.Starred) for one in call.args)
+        or len(call.args) > index
+    )
