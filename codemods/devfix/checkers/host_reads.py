@@ -315,9 +315,10 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     message = f"{told} {'holds tensors that are' if read.many else 'is'} {place}"
     message += f", and `{_reader(read, source)}` raises unless it is on the CPU"
     # Nothing but a tensor has the method `numpy` here, or was moved and serves as lengths.
-    sure = read.value.kind in (TENSOR, UNKNOWN) or read.operation == "numpy"
-    sure = sure or (read.is_lengths and read.value.is_moved)
-    sure = sure and OR_NUMBER not in read.assumed  # which has no `.cpu()`
+    named = read.operation == "numpy" or (read.is_lengths and read.value.is_moved)
+    sure = (
+        named or read.value.kind in (TENSOR, UNKNOWN)
+    ) and OR_NUMBER not in read.assumed  # without `.cpu()`
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
         return Finding(codemod, source.span(node), message, None, related)
     span = source.span(node)
