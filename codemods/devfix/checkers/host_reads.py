@@ -316,9 +316,7 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     message += f", and `{_reader(read, source)}` raises unless it is on the CPU"
     # Nothing but a tensor has the method `numpy` here, or was moved and serves as lengths.
     named = read.operation == "numpy" or (read.is_lengths and read.value.is_moved)
-    sure = (
-        named or read.value.kind in (TENSOR, UNKNOWN)
-    ) and OR_NUMBER not in read.assumed  # without `.cpu()`
+    sure = (named or read.value.kind in (TENSOR, UNKNOWN)) and OR_NUMBER not in read.assumed
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
         return Finding(codemod, source.span(node), message, None, related)
     span = source.span(node)
