@@ -79,3 +79,11 @@ def test_a_device_that_calls_leave_out(default: str, given: str, tells: bool, tm
 @pytest.mark.parametrize(("move", "tells"), [(".to(device)", True), ("", False)])
 def test_a_tensor_that_other_files_have_on_the_cpu(move: str, tells: bool, tmp_path: Path) -> None:
     assert told(tmp_path, "place-factory", angles=ANGLES, train=TRAIN.format(move)) is tells
+
+
+def test_the_tests_of_a_function_are_not_its_users(tmp_path: Path) -> None:
+    """They pass what is on the CPU; those who use the function for their work need not."""
+    ops = "import torch\n\n\ndef mask(x: torch.Tensor):\n    return x * torch.arange(len(x))\n"
+    used = "import torch\nfrom ops import mask\n\n\ndef test_mask():\n    assert mask(torch.ones(3)).sum() == 3\n"
+    assert told(tmp_path, "place-factory", ops=ops, test_ops=used)
+    assert not told(tmp_path, "place-factory", ops=ops, program=used)

@@ -15,7 +15,8 @@ _HOST = (None, "cpu")
 def is_refuted(place: Place, analysis: Analysis) -> bool:
     """Do all calls, in this file and others, pass what is on the CPU for the parameter that a place is of, or named by?
 
-    A device that calls leave out is the default of the parameter. What asks for devices itself is for others, too.
+    Calls of tests say nothing. A device that calls leave out is the default of the parameter. What asks for devices
+    itself is for others, too.
     """
     key = whole(place)
     if place.kind not in (OF, VAR) or not isinstance(key, tuple) or key[0] != "parameter":
@@ -25,7 +26,7 @@ def is_refuted(place: Place, analysis: Analysis) -> bool:
     if not isinstance(function, Function):
         return bool(here) and all(one.on_host for one in here)
     open_ = place.kind == OF and analysis.uses(function).asks_for_devices
-    elsewhere = analysis.callers(function) if analysis.callers is not None and not open_ else []
+    elsewhere = analysis.callers(function, tests=False) if analysis.callers is not None and not open_ else []
     given = [call[key[2]] for call in elsewhere if key[2] in call]
     if not all(one.on_host for one in here) or not all(one.is_proven and one.place.on_host for one in given):
         return False

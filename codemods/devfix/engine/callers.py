@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from devfix.engine.files import Function
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, IN, LITERAL, NOWHERE, OWNED, VAR, Place, alternatives
@@ -34,8 +33,17 @@ class Given(NamedTuple):
 
 
 Call = dict[str, Given]  # by parameter
-# What each call in another file passes to a function; nothing if not all of them are known.
-Callers = Callable[[Function], list[Call]]
+
+
+class Callers(Protocol):
+    """What each call in another file passes to a function; nothing if not all of them are known.
+
+    Without `tests`, those of files of tests do not count: they mostly pass what is on the CPU, and are not its users.
+    """
+
+    def __call__(self, function: Function, tests: bool = True) -> list[Call]: ...
+
+
 # Place -> the parameter by which something that is there comes in, and what has put it there, in another file.
 Origins = dict[Place, tuple[ast.arg, Site | None]]
 

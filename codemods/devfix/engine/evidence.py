@@ -170,10 +170,11 @@ def is_module_name(name: str) -> bool:
 
 def is_test(path: str, name: str) -> bool:
     """Is it a function that pytest takes for a test: by its name, and that of its file?"""
-    return name.startswith("test") and _is_of_pytest(path)
+    return name.startswith("test") and is_of_pytest(path)
 
 
-def _is_of_pytest(path: str) -> bool:
+def is_of_pytest(path: str) -> bool:
+    """Is it a file that pytest collects, by its name?"""
     file = path.replace("\\", "/").rpartition("/")[2]
     return file.startswith("test_") or file.endswith("_test.py")
 
@@ -184,7 +185,7 @@ def is_cpu_program(source: Source, path: str, at: ast.AST | None = None) -> bool
     Tests may also choose the CPU by name, and no accelerator. What `at` is in has to be run by the program: others may
     use the definitions that it does not.
     """
-    if _is_of_pytest(path):
+    if is_of_pytest(path):
         return _names_no_device(source) or _chooses_cpu(source)
     if not _names_no_device(source):
         return False

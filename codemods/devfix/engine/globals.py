@@ -38,7 +38,9 @@ def known_to(caller: Frame, function: Function) -> tuple[object, ...]:
     named = function.file.source.names(function.node)
     known = {name: value for name, value in held.telling() if name in named}
     for one in reversed(bound):
-        known.update((name, one.state.names.get(name, ANYTHING)) for name in one.globals if name in named)
+        known.update(
+            (name, one.state.names.get(name, ANYTHING)) for name in sorted(one.globals) if name in named
+        )
     return tuple(
         (name, value.key(), caller.state.stamps.get(value.ref, 0) if value.kind == MODULE else 0)
         for name, value in known.items()

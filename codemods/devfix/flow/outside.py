@@ -21,8 +21,8 @@ class Outside:
         """How the engine finds what the names of a file are in other files of the project; None if it cannot."""
         return None
 
-    def calls(self, function: Function) -> list[Call]:
-        """What calls in other files pass to a function of the asking file; nothing if not all of them are known."""
+    def calls(self, function: Function, tests: bool = True) -> list[Call]:
+        """What calls in other files, also of `tests`, pass to a function; nothing if not all of them are known."""
         return []
 
     def sets_default(self) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from devfix.documents import bytes_of
 from devfix.engine.callers import Call
 from devfix.engine.calling import Calling, PassedOn
+from devfix.engine.evidence import is_of_pytest
 from devfix.engine.files import File, Function
 from devfix.pipeline import depends
 from devfix.pipeline.depends import Needs
@@ -45,10 +46,12 @@ class Callers:
         self._state = ""  # of the files that it is made of
         self.complete = False  # was it made, and of all files?
 
-    def given(self, function: Definition) -> list[Call]:
-        """What each call in another file passes to a function; nothing if not all calls are known."""
+    def given(self, function: Definition, tests: bool = True) -> list[Call]:
+        """What each call in another file, also of `tests`, passes to a function; nothing if not all calls are known."""
         found: list[Call] = []
         for path in self._importers(function):
+            if is_of_pytest(path) and not tests:
+                continue
             calls = self._calls(path, function)
             if calls is None:
                 return []

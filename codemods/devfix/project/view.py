@@ -102,9 +102,9 @@ class View(Outside):
     def used(self, name: str) -> bool | None:
         return self.project.facts.used(self.path, self.source, name)
 
-    def calls(self, function: Function) -> list[Call]:
+    def calls(self, function: Function, tests: bool = True) -> list[Call]:
         made = function.owner if function.name == "__init__" else None
         name, what = (function.name, "def") if made is None else (made.name, "class")
         if function.outer is not None or self._outline.names.get(name) != what:
             return []
-        return self.project.callers.given(Definition(self.path, name, what))
+        return self.project.callers.given(Definition(self.path, name, what), tests)

@@ -24,10 +24,10 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn
 
-from devfix.simulate.at_hand import Before, put_by
 from devfix.simulate.children import unsimulated
 from devfix.simulate.forking import Line, close_all_but, die_with_parent
 from devfix.simulate.limits import Limits
+from devfix.simulate.preloaded import Before, put_by
 from devfix.simulate.processes import CANNOT, DEVICES, FORKS, MOVED, REPORTS
 
 STALE = "stale"  # a file in the folder of the reports: the run needs a process of its own

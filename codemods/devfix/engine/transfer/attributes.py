@@ -135,7 +135,7 @@ class Attributes(Calls):
         if name == "data" and (kept := self.kept_by_module(base, node.value)) is not None:
             return kept
         if name == "saved_tensors" and self.function is not None and self.analysis.is_autograd(self.function):
-            gradient = self.state.names.get("".join(self.function.positional[1:2]), ANYTHING)
+            gradient = self.state.names.get(next(iter(self.function.positional[1:]), ""), ANYTHING)
             return Value(SEQUENCE, rest=gradient) if gradient.kind == TENSOR else ANYTHING
         if kind == UNKNOWN and base.place.is_named:
             made = self._of_unknown_object(node, base)

@@ -20,7 +20,7 @@ def _start() -> None:
         from devfix.simulate.processes import arm
 
         if serves:
-            from devfix.simulate.at_hand import Before
+            from devfix.simulate.preloaded import Before
 
             before = Before.now()
             from devfix.simulate.forks import serve

@@ -47,7 +47,7 @@ def put_by(before: Before, stale: Callable[[str], object]) -> None:
             kept[name] = sys.modules.pop(name)
     filters = [one for one in warnings.filters if one not in before.filters]
     _set_filters(before.filters)
-    sys.meta_path.insert(0, _AtHand(kept, filters, stale))
+    sys.meta_path.insert(0, _Preloaded(kept, filters, stale))
 
 
 def _set_filters(filters: Sequence[Any]) -> None:
@@ -56,7 +56,7 @@ def _set_filters(filters: Sequence[Any]) -> None:
         pass
 
 
-class _AtHand(importlib.abc.MetaPathFinder):
+class _Preloaded(importlib.abc.MetaPathFinder):
     def __init__(
         self, kept: dict[str, ModuleType], filters: list[Any], stale: Callable[[str], object]
     ) -> None:
