@@ -1000,16 +1000,12 @@ def resample(n, device="cuda"):
     points = torch.ones(n, 3)
     places = order(n)
     points[places] = points.clone()
-    MOVED
+    return points, torch.ones(n, device=device)
 """
 
 
-@pytest.mark.parametrize(
-    ("moved", "told"),
-    [("return points.to(device=device)", False), ("return points, torch.ones(n, device=device)", True)],
-)
-def test_an_index_is_made_where_what_it_indexes_is_before_its_move(moved: str, told: bool) -> None:
-    assert ("hand-on-device" in codemods(INDEXING.replace("MOVED", moved))) is told
+def test_what_is_on_the_cpu_is_indexed_there() -> None:
+    assert "hand-on-device" not in codemods(INDEXING)
 
 
 PLOTTED = """
@@ -1565,3 +1561,110 @@ def run(image):
 @pytest.mark.parametrize(("given", "told"), [("torch.ones(3).to(device)", []), ("image", ["move-inputs"])])
 def test_what_is_prepared_of_what_was_moved_is_there(given: str, told: list[str]) -> None:
     assert codemods(CHOSEN + PREPROCESSED.replace("GIVEN", given)) == told
+
+
+LATE_LIST = """
+class Net(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.to(device)
+        self.fill(device)
+    def fill(self, device):
+        self.parts = nn.LIST
+        ADD
+    def forward(self, x):
+        return self.first(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "added", "told"),
+    [
+        ("ParameterList()", "pass", False),
+        ("ModuleList()", "pass", False),
+        ("ModuleDict()", "self.parts['a'] = nn.Linear(3, 3, device=device)", False),
+        ("ParameterList()", "self.parts.append(nn.Parameter(torch.rand(3, device=device)))", False),
+        ("ParameterList()", "self.parts.append(nn.Parameter(torch.rand(3)))", True),
+        ("ParameterList()", "self.parts.extend([nn.Parameter(torch.rand(3)) for _ in range(2)])", True),
+        ("ModuleList()", "self.parts.append(nn.Linear(3, 3))", True),
+    ],
+)
+def test_an_empty_list_of_parts_is_nowhere(made: str, added: str, told: bool) -> None:
+    assert ("reorder-to" in codemods(LATE_LIST.replace("LIST", made).replace("ADD", added))) is told
+
+
+CHECKED = """
+from checks import closure
+class Kernel(nn.Module):
+    def __init__(self, n, start=None):
+        super().__init__()
+        self.register_parameter(name="raw", parameter=nn.Parameter(torch.zeros(n)))
+        self.constrain(start)
+    def register_parameter(self, name, parameter):
+        super().register_parameter(name, parameter)
+    def constrain(self, start):
+        if start.value is not None:
+            self.check()
+    def check(self, **values):
+        for name in values:
+            if name in self.priors:
+                try:
+                    prior.validate(closure(self))
+                except ValueError:
+                    pass
+    def scaled(self, x: torch.Tensor):
+        return torch.randn_like(self.raw).mul_(x.max(-1)[0])
+"""
+
+
+def test_a_module_that_may_be_moved_on_one_path_is_where_its_user_puts_it_on_the_others() -> None:
+    assert "place-factory" not in codemods(CHECKED)
+
+
+TOGETHER = """
+from likelihoods import GaussianLikelihood, Marginal
+def fit(x, device, dtype):
+    likelihood = GaussianLikelihood(0.1).to(device=device, dtype=dtype)
+    net = build(x).to(device)
+    LOSS
+    return loss(net(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("loss = MarginalLikelihood(kind=2)", True),
+        ("loss = MarginalLikelihood(likelihood=likelihood, model=net)", False),
+        ("loss = MarginalLikelihood(model=net)", False),
+        ("loss = MarginalLikelihood(kind=2)\n    loss = loss.to(device)", False),
+    ],
+)
+def test_what_is_made_of_modules_that_are_moved_has_nothing_of_its_own_to_move(made: str, told: bool) -> None:
+    assert ("module-never-moved" in codemods(TOGETHER.replace("LOSS", made))) is told
+
+
+KEPT = """
+class Layer(nn.Module):
+    def __init__(self, n, device="cpu"):
+        super().__init__()
+        self.grid = nn.Parameter(torch.ones(n, device=device))
+        self.n = n
+        self.device = device
+    def forward(self, x):
+        x = torch.einsum("ij,k->ikj", x, torch.ones(self.n, device=self.device))
+        return x * self.grid
+class Net(nn.Module):
+    def __init__(self, n, device="cpu"):
+        super().__init__()
+        self.layer = Layer(n)
+        self.to(device)
+    def forward(self, x):
+        return self.layer(x)
+net = Net(3, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+"""
+
+
+def test_a_device_that_a_module_keeps_is_no_tensor() -> None:
+    assert "register-buffer" not in codemods(KEPT)

@@ -12,7 +12,7 @@ from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
 from devfix.engine.frame import Frame
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place, is_called, whole
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, ON_CPU, VAR, Place, is_called, whole
 from devfix.engine.state import Names, State
 from devfix.engine.transfer.statements import Run
 from devfix.engine.uses import Evidence, Uses
@@ -31,6 +31,7 @@ from devfix.engine.values import (
     NAME,
     NONE,
     NUMBER,
+    PASS,
     SEQUENCE,
     TENSOR,
     TEXT,
@@ -38,6 +39,7 @@ from devfix.engine.values import (
     USES,
     Assumption,
     Assumptions,
+    Link,
     Value,
     join,
 )
@@ -305,6 +307,13 @@ class Context:
             finally:
                 body.quiet -= 1
         return ANYTHING
+
+    def default(self, file: File, node: ast.expr, name: str) -> Value:
+        """The default of a parameter. Of the CPU, a caller that leaves it out need not know."""
+        value = self.constant(file, node)
+        if value.const == "cpu" or (value.kind == DEVICE and value.place == ON_CPU):
+            return value.but(role="followed", links=(Link(PASS, file, node, name),))
+        return value
 
     def is_device_name(self, name: str) -> bool:
         return evidence.is_device_name(name)
