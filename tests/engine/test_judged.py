@@ -1668,3 +1668,61 @@ net = Net(3, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 def test_a_device_that_a_module_keeps_is_no_tensor() -> None:
     assert "register-buffer" not in codemods(KEPT)
+
+
+WITH_FABRIC = """
+from torch.utils.data import DataLoader
+IMPORT
+def validate(fabric: FABRIC, model: nn.Module, loader: DataLoader):
+    for batch in loader:
+        model(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "fabric", "told"),
+    [
+        ("import lightning as L", "L.Fabric", False),
+        ("from lightning import Fabric", "Fabric", False),
+        ("import accelerate", "accelerate.Accelerator", False),
+        ("import lightning as L", "L.LightningModule", True),
+    ],
+)
+def test_loaders_beside_what_places_them_are_placed(imported: str, fabric: str, told: bool) -> None:
+    text = WITH_FABRIC.replace("IMPORT", imported).replace("FABRIC", fabric)
+    assert ("move-inputs" in codemods(text)) is told
+
+
+IN_ANY_CASE = """
+def masked(s, n):
+    if not torch.is_tensor(s):
+        s = torch.tensor(s)
+    return s.unsqueeze(0) * n
+def discounted(reward: torch.Tensor, n: torch.Tensor):
+    made = masked(reward.expand(4, 4), n)
+    if KNOWN:
+        made = torch.tensor([0.5, 0.25])
+    return made
+"""
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [("not torch.is_tensor(made)", False), ("not isinstance(n, torch.Tensor)", False), ("n is None", True)],
+)
+def test_what_is_no_tensor_has_no_device_yet(known: str, told: bool) -> None:
+    assert ("place-factory" in codemods(IN_ANY_CASE.replace("KNOWN", known))) is told
+
+
+ON_ANOTHER_PATH = """
+def discounted(reward: torch.Tensor, known: bool):
+    made = torch.ones(4, 4)
+    if known:
+        made = reward.expand(4, 4)
+    return made
+"""
+
+
+def test_a_value_is_not_moved_to_its_own_device() -> None:
+    found = devfix.fix(source=HEAD + ON_ANOTHER_PATH, settings=False, unsafe=True).files[0]
+    assert "made.device" not in found.after.decode()

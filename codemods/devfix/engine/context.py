@@ -332,7 +332,10 @@ class Context:
 
     @cached_property
     def owns_loaders(self) -> bool:
-        """Does the file import an object of a framework that places batches, and not only to derive from its class?"""
+        """Does the file use an object of a framework that places batches, and not only to derive from its class?"""
         bases = {base for one in self.file.all_classes for base in one.outside}
-        imported = self.file.source.imports.values()
+        imported = [*self.file.source.imports.values()]
+        names = {one.rpartition(".")[2] for one in frameworks.OWNERS}
+        read = (one for one in self.file.source.of_kind(ast.Attribute) if one.attr in names)
+        imported += map(self.file.dotted, read)  # `fabric: L.Fabric`
         return any(one in frameworks.OWNERS and one not in bases for one in imported)

@@ -137,8 +137,8 @@ def anchor_text(mismatch: Mismatch, analysis: Analysis) -> str:
     node, source = mismatch.anchor_node, analysis.file.source
     if mismatch.file is not analysis.file or mismatch.anchor_place.kind not in (OF, VAR, LITERAL):
         return ""
-    if mismatch.anchor.role in NO_DEVICE:
-        return ""
+    if mismatch.anchor.role in NO_DEVICE or node is mismatch.stray_node:
+        return ""  # or it is the same expression, on another path
     while (base := _same_device(node)) is not None:
         node = base
     if node is None or not _is_path(node):
