@@ -14,12 +14,15 @@ import devfix as package
 import pytest
 from devfix.cli import main
 from devfix.pipeline.parallel import cores
+from later import is_built_for_cuda, torch
 from ran import TESTS, Ran
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts `pytest &` with Ctrl-C ignored, and children inherit that: the tests that interrupt devfix
     # would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+sys.dont_write_bytecode = False  # of the tests: for each worker to compile them takes seconds
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -57,9 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="long run; use --long"))
         if item.get_closest_marker("cuda"):
             if gpu is None:
-                import torch  # takes seconds: only if such a test is collected
-
-                gpu = torch.cuda.is_available()
+                gpu = is_built_for_cuda() and torch.cuda.is_available()
             if not gpu:
                 item.add_marker(pytest.mark.skip(reason="no CUDA GPU"))
 

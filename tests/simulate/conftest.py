@@ -36,7 +36,9 @@ class Relayed(Forked):
 class Lent(Forks):
     """Forks for one test, from processes that all tests share."""
 
-    lenders: dict[tuple[str, str], Forks] = field(default_factory=dict)  # by the working directory and the program
+    lenders: dict[tuple[str, str], Forks] = field(
+        default_factory=dict
+    )  # by the working directory and the program
 
     def start(
         self,
@@ -118,7 +120,9 @@ def programs(origin: tuple[Path, Forks], monkeypatch: pytest.MonkeyPatch) -> Pat
         outputs = [os.path.join(reports, name) for name in names]
         for path in outputs:
             Path(path).touch()
-        forked = forks.start(command, outside_of_tests(env), cwd or os.getcwd(), (outputs[0], outputs[1]), None)
+        forked = forks.start(
+            command, outside_of_tests(env), cwd or os.getcwd(), (outputs[0], outputs[1]), None
+        )
         if forked is None:
             return start(command, env, cwd, reports, capture, *rest)
         return Relayed(forked.pid, forked.server, outputs=() if capture else tuple(outputs))

@@ -144,7 +144,7 @@ def test_too_long(forks: Forks, root: Path) -> None:
 @pytest.mark.parametrize(
     "name, program, printed, why",
     [
-        ("numpy/__init__.py", "import torch, numpy\nprint(numpy.OWN)\n", "has no attribute", "a module numpy of its own"),
+        ("numpy/__init__.py", "import torch, numpy\nprint(numpy.OWN)\n", "no attribute", "a module numpy of its own"),
         ("platform.py", "import platform\nprint(platform.OWN)\n", "its own", "a module platform of its own"),
         ("beside.py", "import os\nos.environ['OMP_NUM_THREADS'] = '3'\nimport torch\nprint(torch.get_num_threads())\n",
          "", "changes the environment"),

@@ -14,6 +14,7 @@ import pytest
 from devfix.simulate import supervise
 from devfix.simulate.errors import is_refusal
 from facts import facts
+from later import needs_torch
 from test_cuda_facts import agrees
 
 TESTS = Path(__file__).resolve().parent
@@ -63,7 +64,7 @@ def python(programs: Path) -> Python:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the extension for this torch, made by the command."""
-    pytest.importorskip("torch")
+    needs_torch()
     if shutil.which("c++") is None:
         pytest.skip("no C++ compiler")
     folder = tmp_path_factory.mktemp("built")
@@ -166,7 +167,7 @@ def test_a_library_that_cannot_be_loaded(built: Path, tmp_path: Path, python: Py
 
 
 def test_no_compiler(tmp_path: Path, python: Python) -> None:
-    pytest.importorskip("torch")
+    needs_torch()
     source = "from devfix.cli import main; raise SystemExit(main(['simulate', '--build']))"
     none = python(source, tmp_path, CXX=str(tmp_path / "none"))
     assert none.code == 2 and "could not be run" in none.output
