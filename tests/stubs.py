@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import json
 import os
 import sys
 import time
@@ -148,14 +150,39 @@ STUBS: dict[str, type[Codemod]] = {kind.id: kind for kind in (Rename, Insert, Fl
 
 def stub_cli() -> int:
     """`devfix` with the stubs in the place of its own codemods."""
-    import devfix.codemod
-    import stubs  # by its name, so that worker processes find the classes
-
-    devfix.codemod.registry = lambda: dict(stubs.STUBS)  # type: ignore[assignment]
+    take_their_place()
     from devfix.cli import main
 
     return main()
 
 
+def take_their_place() -> None:
+    import devfix.codemod
+    import stubs  # by its name, so that worker processes find the classes
+
+    devfix.codemod.registry = lambda: dict(stubs.STUBS)  # type: ignore[assignment]
+
+
+def serve() -> None:
+    """Be forked for each line of JSON, which has arguments, streams, folder and environment; say the exit code."""
+    take_their_place()
+    for name in ("checkers.besides", "commands.apply", "commands.check", "commands.diff", "pipeline.runner"):
+        importlib.import_module(f"devfix.{name}")  # what takes most of the time
+    for line in os.fdopen(os.dup(0)):
+        child = os.fork()
+        if not child:
+            sys.argv[1:], streams, folder, environment = json.loads(line)
+            for number, path in enumerate(streams):
+                os.dup2(os.open(path, os.O_RDWR), number)
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(environment)
+            return
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    os._exit(0)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        serve()
     sys.exit(stub_cli())
