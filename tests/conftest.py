@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import compileall
-import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -16,6 +14,7 @@ import devfix as package
 import pytest
 from devfix.cli import main
 from devfix.pipeline.parallel import cores
+from forked import Server
 from later import is_built_for_cuda, torch
 from ran import TESTS, Ran
 
@@ -67,57 +66,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="no CUDA GPU"))
 
 
-STUBS = [sys.executable, str(TESTS / "stubs.py")]
+STUBS = str(TESTS / "stubs.py")
 
 
 @pytest.fixture(scope="session")
-def stubs() -> Iterator[subprocess.Popen[str]]:
+def stubs() -> Iterator[Server]:
     """What `devfix` with the stub codemods is forked from."""
-    with subprocess.Popen(
-        [*STUBS, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
+    with Server(STUBS, "serve") as server:
         yield server
-        server.kill()
 
 
 @pytest.fixture
-def devfix(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Callable[..., Ran]:
+def devfix(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Ran]:
     """Run `devfix` with the stub codemods in a process of its own, in `tmp_path`."""
     path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH", ""))))
-    streams = [tmp_path_factory.mktemp("streams") / name for name in ("in", "out", "err")]
 
     def run(*arguments: str | bytes, stdin: bytes = b"", cwd: Path = tmp_path, **environment: str) -> Ran:
         environment = {**os.environ, "PYTHONPATH": path, **environment}
-        for file, data in zip(streams, (stdin, b"", b""), strict=True):
-            file.write_bytes(data)
         if hasattr(os, "fork"):
-            server = request.getfixturevalue("stubs")
-            words = [os.fsdecode(one) for one in arguments]
-            print(
-                json.dumps([words, [*map(str, streams)], str(cwd), environment]),
-                file=server.stdin,
-                flush=True,
-            )
-            assert select.select([server.stdout], [], [], 120)[0], f"{words} takes longer than two minutes"
-            code = int(server.stdout.readline())
-        else:
-            with (
-                open(streams[0], "rb") as given,
-                open(streams[1], "wb") as out,
-                open(streams[2], "wb") as err,
-            ):
-                code = subprocess.run(
-                    [*STUBS, *arguments],
-                    stdin=given,
-                    stdout=out,
-                    stderr=err,
-                    cwd=cwd,
-                    env=environment,
-                    timeout=120,
-                ).returncode
-        return Ran(code, streams[1].read_bytes(), streams[2].read_bytes().decode(errors="surrogateescape"))
+            server: Server = request.getfixturevalue("stubs")
+            return server.run(arguments, stdin, cwd, environment)
+        command = [sys.executable, STUBS, *arguments]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, cwd=cwd, env=environment, timeout=120
+        )
+        return Ran(done.returncode, done.stdout, done.stderr.decode(errors="surrogateescape"))
 
     return run
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import json
 import os
 import sys
 import time
@@ -163,26 +162,17 @@ def take_their_place() -> None:
     devfix.codemod.registry = lambda: dict(stubs.STUBS)  # type: ignore[assignment]
 
 
-def serve() -> None:
-    """Be forked for each line of JSON, which has arguments, streams, folder and environment; say the exit code."""
+def prepare() -> None:
+    """Import what takes most of the time."""
     take_their_place()
     for name in ("checkers.besides", "commands.apply", "commands.check", "commands.diff", "pipeline.runner"):
-        importlib.import_module(f"devfix.{name}")  # what takes most of the time
-    for line in os.fdopen(os.dup(0)):
-        child = os.fork()
-        if not child:
-            sys.argv[1:], streams, folder, environment = json.loads(line)
-            for number, path in enumerate(streams):
-                os.dup2(os.open(path, os.O_RDWR), number)
-            os.chdir(folder)
-            os.environ.clear()
-            os.environ.update(environment)
-            return
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-    os._exit(0)
+        importlib.import_module(f"devfix.{name}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["serve"]:
+        from forked import serve
+
+        prepare()
         serve()
     sys.exit(stub_cli())

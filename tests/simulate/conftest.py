@@ -16,7 +16,8 @@ from devfix.simulate import forks as forking
 from devfix.simulate import supervise, trial
 from devfix.simulate.forks import Forked, Forks
 from devfix.simulate.limits import Limits
-from ran import Ran
+from forked import Server
+from ran import TESTS, Ran
 
 
 @dataclass
@@ -91,6 +92,21 @@ def lent(
     monkeypatch.setattr(forking, "Forks", made)
     monkeypatch.setattr(trial, "Forks", made)
     return made
+
+
+@pytest.fixture(scope="session")
+def suites() -> Iterator[Callable[..., Ran]]:
+    """`python -m pytest` in a folder, in a process that has not imported torch, as far as the suite can see."""
+    with Server(str(TESTS / "suites.py")) as server:
+
+        def run(folder: Path, *arguments: str) -> Ran:
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            done = server.run(["-p", "no:cacheprovider", *arguments], b"", folder, environment, 300)
+            if "cannot simulate devices" in done.text + done.err:
+                pytest.skip(done.text + done.err)
+            return done
+
+        yield run
 
 
 @pytest.fixture(scope="session")
