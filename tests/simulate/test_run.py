@@ -306,3 +306,37 @@ def test_spawn(run: Callable[..., Ran]) -> None:
     assert sorted(ran.text.splitlines()) == ["0 cuda:0", "1 cuda:1"]
     assert ran.code == 1
     assert "devfix: this is a device error" in ran.err
+
+
+FORKED = """
+import os, torch
+{before}
+reader, writer = os.pipe()
+if not os.fork():
+    try:
+        told = str(torch.ones(1, device="cuda").device)
+    except RuntimeError as error:
+        told = str(error)
+    os.write(writer, told.encode())
+    os._exit(0)
+os.close(writer)
+print(os.read(reader, 10000).decode())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("", "cuda:0"),
+        ("torch.manual_seed(0); torch.cuda.device_count(); torch.nn.Linear(2, 2)", "cuda:0"),
+        ("torch.cuda.is_available()", "Cannot re-initialize CUDA in forked subprocess"),
+        ("torch.nn.Linear(2, 2).cuda()", "Cannot re-initialize CUDA in forked subprocess"),
+        ("torch.cuda.get_device_name()", "Cannot re-initialize CUDA in forked subprocess"),
+    ],
+)
+def test_a_fork_may_use_what_its_parent_has_not_used(
+    simulated: Callable[..., Ran], before: str, told: str
+) -> None:
+    ran = simulated(FORKED.format(before=before))
+    assert ran.text.startswith(told), ran.err
