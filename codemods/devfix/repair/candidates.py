@@ -114,7 +114,9 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
             terms.append(Term(f"self.{key[2]}", "device", place, mismatch.assumed))
     for other, visible in mismatch.scopes:
         if other is not None and other.owner is function.owner:
-            terms += [term for term in visible if term.text.startswith("self.")]
+            # What a constructor makes is moved later, and so are its parameters.
+            told = [term for term in visible if term.form == "device" or function.name != "__init__"]
+            terms += [term for term in told if term.text.startswith("self.")]
     device = expressible(source, place, ((function, tuple(terms)),), at) if function.owner is not None else ""
     for one in function.parameters if not device else ():
         # What it is itself, or what the function was called with.
