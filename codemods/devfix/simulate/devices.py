@@ -132,6 +132,11 @@ def _in_child() -> None:
     machine.bad_fork = machine.bad_fork or machine.used
 
 
+def _current_device() -> int:
+    check_fork()
+    return current_device()
+
+
 def _count() -> int:
     """As the driver tells it, after which a forked child must not use it; NVML tells the same without that."""
     machine.used = True
@@ -149,7 +154,7 @@ def install() -> None:
     module.is_initialized = lambda: True
     module._cached_device_count = machine.devices
     module.device_count = lambda: machine.devices
-    module.current_device = lambda: check_fork() or current_device()
+    module.current_device = _current_device
     module.set_device = lambda device: _set_device(device)
     if hasattr(os, "register_at_fork"):  # Windows has no forks
         os.register_at_fork(after_in_child=_in_child)
