@@ -271,7 +271,7 @@ def test_what_programs_ask_of_torch_cuda(simulated: Callable[..., Ran]) -> None:
 
 def test_a_worker_has_no_traceback_of_ours(simulated: Callable[..., Ran]) -> None:
     ran = simulated(
-        "import torch\n"
+        "import torch\ntorch.cuda.is_available()\n"
         "from torch.utils.data import DataLoader, Dataset\n"
         "class Numbers(Dataset):\n"
         "    def __len__(self):\n        return 4\n"
