@@ -57,9 +57,11 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
                 ):
                     continue
                 told |= lines
-                fix = finding.fix
+                fix, reached = finding.fix, is_reached(flow, around)
+                if reached is False:
+                    continue
                 if fix is not None and fix.safety is Safety.SAFE:
-                    if not is_reached(flow, around):
+                    if not reached:
                         message = f"{finding.message}. The fix assumes that this runs on an accelerator"
                         finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))
                 if not _is_dead(flow, finding):
