@@ -433,7 +433,9 @@ def test_a_project_that_saves_from_the_cpu(tmp_path: Path, saving: str, level: s
     assert levels(tmp_path) == ([] if level == "silent" else [level])
 
 
-NO_PROGRAM = {"save.py": "import torch\n\n\ndef save(model, path):\n    torch.save(model.state_dict(), path)\n"}
+NO_PROGRAM = {
+    "save.py": "import torch\n\n\ndef save(model, path):\n    torch.save(model.state_dict(), path)\n"
+}
 TRAINS = "import torch\nfrom parts import make\nfrom save import save\n\nnet = make()\nsave(net, 'a.pt')\n"
 LOADS = "import torch\nfrom parts import make\n\n\ndef load(path, device):\n    net = make()\n    {}\n    return net\n"
 INTO = "net.load_state_dict(torch.load(path))"
@@ -443,7 +445,7 @@ INTO = "net.load_state_dict(torch.load(path))"
     ("parts", "into", "level"),
     [
         ("def make():\n    return torch.nn.Linear(2, 2)\n", INTO, "silent"),
-        ("def make(gpu=False):\n    net = torch.nn.Linear(2, 2)\n    return net.cuda() if gpu else net\n", INTO, "safe"),
+        ("def make(gpu=0):\n    net = torch.nn.Linear(2, 2)\n    return net.cuda() if gpu else net\n", INTO, "safe"),
         ("def make():\n    return torch.nn.Linear(2, 2)\n", INTO.replace("net.load", "optimizer.load"), "unsafe"),
     ],
 )  # fmt: skip

@@ -216,7 +216,7 @@ class Program:
 
     @cached_property
     def _chooses_place(self) -> bool:
-        """Does the file put anything on CUDA under a condition, tell devices apart, or leave its modules where they are?
+        """Does the file put anything on CUDA under a condition, tell devices apart, or leave modules where they are?
 
         To say only where checkpoints are loaded to leaves no way around CUDA.
         """
@@ -225,7 +225,7 @@ class Program:
         return asked or self.is_agnostic or not any(map(self._moves_module, every))
 
     def is_on_cuda(self, function: Scope) -> bool:
-        """Do all programs that get to a function go to CUDA in any case, themselves or in another place, or none at all?
+        """Do all programs that get to a function go to CUDA in any case, here or elsewhere, or do none get to it?
 
         What they do in another place says nothing of a file that tells devices apart, or calls the function itself.
         """
@@ -328,7 +328,7 @@ class Program:
         return all(one in here or not isinstance(one, _FORKS) for one in around(self.source, site)[1:])
 
     def is_behind(self, verdict: Verdict, function: Scope, unsaid: Iterable[ast.expr]) -> bool:
-        """Has the function gone to CUDA above, in a place of which nothing is said? Without CUDA it does not get further."""
+        """Has the function gone to CUDA above, in a place of which nothing is said? Without CUDA it ends there."""
         start = verdict.span.start
         above = [one for one in unsaid if self.source.span(one).start < start]
         return not self.flow.project.runs_elsewhere(top_of(self.source, function)) and any(

@@ -120,9 +120,8 @@ def _weighed(
     for function, verdict in settled:
         if verdict.safety is Safety.SAFE and not program.is_worth(verdict, function):
             verdict = replace(verdict, safety=Safety.UNSAFE)
-        if rest or verdict.safety is Safety.SAFE:
-            yield verdict
-        elif not program.is_on_cuda(function) and not program.is_behind(verdict, function, unsaid):
+        useless = program.is_on_cuda(function) or program.is_behind(verdict, function, unsaid)
+        if rest or verdict.safety is Safety.SAFE or not useless:
             yield verdict
 
 

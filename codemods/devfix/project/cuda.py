@@ -83,7 +83,8 @@ _MAY_ASK = re.compile(
 )
 _FOLLOWS = re.compile(rb"\bis_cuda\b|device\.type\b")
 _OTHER = re.compile(
-    rb"[\"']cuda:(?:[1-9]|[{%\"'])|\.cuda\((?![ \t\r\n]*(?:\)|(?:device[ \t]*=[ \t]*)?0[ \t]*\)|non_blocking|async))(\w*)|"
+    rb"[\"']cuda:(?:[1-9]|[{%\"'])|"
+    rb"\.cuda\((?![ \t\r\n]*(?:\)|(?:device[ \t]*=[ \t]*)?0[ \t]*\)|non_blocking|async))(\w*)|"
     rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|"
     # an option for the number of a GPU
     rb"--device\b(?!-)(?:(?!add_argument)[^\0]){0,300}?(?:\bint\b|cuda:)"

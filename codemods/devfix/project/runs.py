@@ -99,7 +99,7 @@ class Runs:
     def chosen(self, path: str, text: str, name: str, itself: bool) -> bool | None:
         """Does a program that chooses its device, or whoever installs the project, get to something of a file?
 
-        `itself`: does the file count, where it is such a program? Programs in view that leave no choice speak for whoever
+        `itself`: does the file count, where it is such a program? Programs that leave no choice speak for whoever
         installs it, too.
         None: no program gets to it, or it is not known.
         """
@@ -115,14 +115,15 @@ class Runs:
         return any(one in choosing and not self._insists(one, path, name) for one in programs)
 
     def unreached(self, path: str, text: str, name: str) -> bool:
-        """Do programs or tests get to a file, but none to something of it; or only packages that pass it on, or tests?"""
+        """Do programs or tests get to a file, but nobody to something of it, or only packages that pass it on?"""
         if self.project.facts.chooses() is None or self.project.facts.is_library(path):
             return False
-        if self._programs(path, text, name, tests=True):
-            return self._is_test(path) and not _is_program(_bare(text))
+        if self._is_test(path) or _is_program(_bare(text)):
+            return not _is_program(_bare(text))
         users = [one for one, _ in self._ways(path, text, name, lambda _: False, tests=True) if one != path]
-        passed_on = bool(users) and all(os.path.basename(one) == "__init__.py" for one in users)
-        return passed_on or bool(self._programs(path, text, "", tests=True))
+        if users:
+            return all(os.path.basename(one) == "__init__.py" for one in users)
+        return bool(self._programs(path, text, "", tests=True))
 
     def on_cuda(self, path: str, text: str, name: str) -> bool | None:
         """Do only programs get to something of a file that are other files, and go to the current GPU in any case?
@@ -198,19 +199,27 @@ class Runs:
                 named = not names or not names.isdisjoint(_WORD.findall(given))
                 if not named and os.path.basename(other) == "__init__.py":  # a package passes on all of them
                     named = re.search(rb"\b%s[ \t]+import[ \t]*\*" % re.escape(stem), given) is not None
-                handed = not named and _hands_on(given, stem)  # `{"key": module}`, for others to ask for the name
+                handed = not named and _hands_on(
+                    given, stem
+                )  # `{"key": module}`, for others to ask for the name
                 if not (named or handed or _asks(_asked(given), stem)):
                     continue  # it may get to these names by another way
                 seen.add(other)
                 if not blocked(given):
-                    todo.append((other, given, names and _using(given, names | {stem} if handed else names, stem)))
+                    todo.append(
+                        (other, given, names and _using(given, names | {stem} if handed else names, stem))
+                    )
 
     def _receivers(self, path: str, names: set[bytes]) -> list[str]:
         """The files that get one of these names from a package, which has it of another file as a whole."""
         if os.path.basename(path) != "__init__.py" or b"*" not in self._code(path):
             return []
         found = {one for name in names for one in self.project.callers.importing(name.decode())}
-        return [one for one in sorted(found) if any(other == path for other, _ in self.project.facts.imported(one))]
+        return [
+            one
+            for one in sorted(found)
+            if any(other == path for other, _ in self.project.facts.imported(one))
+        ]
 
     @depends.kept
     def _importers(self, path: str) -> list[str]:

@@ -315,8 +315,12 @@ def _is_without_choice(flow: Flow, found: _Found) -> bool:
 
 
 def _is_of_module(uses: Uses) -> bool:
-    """Does all of what is loaded go into modules? Optimizers, and what is saved with them, mostly stay where they are."""
-    return bool(uses.receivers) and not uses.has_states and not any(says("optimizer", one) for one in uses.receivers)
+    """Does all that is loaded go into modules? Optimizers, and what is saved with them, mostly are not copied."""
+    return (
+        bool(uses.receivers)
+        and not uses.has_states
+        and not any(says("optimizer", one) for one in uses.receivers)
+    )
 
 
 def _quote(source: Source, call: ast.Call) -> str:

@@ -39,7 +39,7 @@ class Bindings(Expressions):
             if isinstance(node, ast.IfExp):
                 value = self._network(target.id, value, node)
             if value.kind == UNKNOWN:
-                told = is_loader_name(target.id) and self._is_told(node)  # its batches may be there
+                told = is_loader_name(target.id) and self._names_device(node)  # its batches may be there
                 value = self._network(target.id, value if told else self._evident(target.id, value), node)
             self.state.names[target.id] = value
             if self.analysis.claims is not None and self.file is self.analysis.file:
@@ -68,7 +68,7 @@ class Bindings(Expressions):
         elif isinstance(target, ast.Subscript):
             self.store_item(target, value, node)
 
-    def _is_told(self, node: ast.AST) -> bool:
+    def _names_device(self, node: ast.AST) -> bool:
         """Is a device, by its name, an argument of a call?"""
         if not isinstance(node, ast.Call):
             return False
