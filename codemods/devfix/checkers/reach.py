@@ -96,7 +96,8 @@ def is_reached(flow: Flow, node: ast.AST | None) -> bool | None:
     moved = flow.project.runs_moved(top)
     if (flow.project.chooses() if moved is None else moved) is not False:
         return True
-    return None if moved is None or flow.project.runs_chosen(top) is None else False
+    known = moved is not None and flow.project.is_in_view() and flow.project.runs_chosen(top) is not None
+    return False if known else None
 
 
 def _is_run(mismatch: Mismatch, function: Function, analysis: Analysis) -> bool:
