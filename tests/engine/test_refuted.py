@@ -6,6 +6,7 @@ from pathlib import Path
 
 import devfix
 import pytest
+from devfix.findings import Safety
 
 SKELETON = """
 import torch
@@ -173,22 +174,22 @@ print(OneHot()({ids}))
 
 
 @pytest.mark.parametrize(
-    ("ids", "more", "tells"),
+    ("ids", "more", "safe"),
     [
         ("torch.tensor([[1]])", "", False),
         ("torch.tensor([[1]]).to(args.device)", "", True),
         ("read(args)", "", False),
+        ("read(args)", "\nfrom hot import Smooth\n\nSmooth(0).to(read())", True),
     ],
 )
 def test_what_no_program_gets_to_with_anything_that_is_moved(
-    ids: str, more: str, tells: bool, tmp_path: Path
+    ids: str, more: str, safe: bool, tmp_path: Path
 ) -> None:
-    assert told(tmp_path, "place-factory", hot=ONE_HOT, plays=PLAYS.format(ids=ids, more=more)) is tells
-
-
-@pytest.mark.parametrize("program", ["", "import argparse\n"])
-def test_without_a_program_in_view_anybody_may(program: str, tmp_path: Path) -> None:
-    assert told(tmp_path, "place-factory", hot=program + ONE_HOT)
+    (tmp_path / "hot.py").write_text(ONE_HOT)
+    (tmp_path / "plays.py").write_text(PLAYS.format(ids=ids, more=more))
+    every = devfix.check(tmp_path, cache=False, settings=False).findings
+    levels = [one.safety for one in every if one.codemod == "place-factory"]
+    assert levels == [Safety.SAFE if safe else Safety.UNSAFE]
 
 
 MASKS = """

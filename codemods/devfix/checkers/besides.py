@@ -57,11 +57,9 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
                 ):
                     continue
                 told |= lines
-                fix, reached = finding.fix, is_reached(flow, around)
-                if reached is False:
-                    continue
+                fix = finding.fix
                 if fix is not None and fix.safety is Safety.SAFE:
-                    if not reached:
+                    if not is_reached(flow, around):
                         message = f"{finding.message}. The fix assumes that this runs on an accelerator"
                         finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))
                 if not _is_dead(flow, finding):

@@ -77,13 +77,10 @@ def _is_passed_on_host(mismatch: Mismatch, function: Function, analysis: Analysi
     return bool(given) and all(one.is_proven and one.place.on_host for one in given)
 
 
-def is_reached(flow: Flow, node: ast.AST | None) -> bool | None:
-    """May a program of the project get to a node with anything that was moved, as far as its files tell?
-
-    None: not as far as is known, since no program is in view, or one makes its tensors on a device of its own.
-    """
+def is_reached(flow: Flow, node: ast.AST | None) -> bool:
+    """May a program of the project get to a node with anything that was moved, as far as its files tell?"""
     if flow.project.sets_default():
-        return None
+        return False
     top, text = "", flow.source.text
     while node is not None and not isinstance(node, ast.Module):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
@@ -94,10 +91,7 @@ def is_reached(flow: Flow, node: ast.AST | None) -> bool | None:
     if _SIGN.search(text) or (top and flow.project.used(top) is False):
         return True  # nobody knows the programs of what nothing here uses
     moved = flow.project.runs_moved(top)
-    if (flow.project.chooses() if moved is None else moved) is not False:
-        return True
-    known = moved is not None and flow.project.is_in_view() and flow.project.runs_chosen(top) is not None
-    return False if known else None
+    return (flow.project.chooses() if moved is None else moved) is not False
 
 
 def _is_run(mismatch: Mismatch, function: Function, analysis: Analysis) -> bool:
