@@ -86,8 +86,8 @@ def is_reached(flow: Flow, node: ast.AST | None) -> bool:
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             top, text = node.name, flow.source.code(node)
         node = flow.source.parents.get(node)
-    if SCRIPT.search(flow.source.text):
-        text = flow.source.text  # it may say so for all of its functions
+    if SCRIPT.search(flow.source.text) or not flow.project.is_in_view():
+        text = flow.source.text  # what it says may be for all of its functions
     if _SIGN.search(text) or (top and flow.project.used(top) is False):
         return True  # nobody knows the programs of what nothing here uses
     moved = flow.project.runs_moved(top)
