@@ -6,6 +6,7 @@ from pathlib import Path
 
 import devfix
 import pytest
+from devfix.findings import Safety
 
 SKELETON = """
 import torch
@@ -87,3 +88,167 @@ def test_the_tests_of_a_function_are_not_its_users(tmp_path: Path) -> None:
     used = "import torch\nfrom ops import mask\n\n\ndef test_mask():\n    assert mask(torch.ones(3)).sum() == 3\n"
     assert told(tmp_path, "place-factory", ops=ops, test_ops=used)
     assert not told(tmp_path, "place-factory", ops=ops, program=used)
+
+
+SHOWN = """
+import torch
+import torch.nn as nn
+
+def show(images, maps):
+    size = images.size(2)
+    images = nn.Upsample(size=size)(images)
+    images = images.data.numpy()
+    return images, maps.cpu()
+"""
+SHOWING = """
+from shown import show
+
+def run(net, noise, batches, device):
+    for images in batches:
+        show(images[-1]{}, net)
+    made, _ = net(noise)
+    show(made[0].detach().cpu(), net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "tells"), [(".cpu()", False), (".to('cpu')", False), (".to(device)", True), ("", True)]
+)
+def test_copies_on_the_cpu_of_what_is_not_known(move: str, tells: bool, tmp_path: Path) -> None:
+    assert told(tmp_path, "numpy-of-device", shown=SHOWN, showing=SHOWING.format(move)) is tells
+
+
+FLIP = """
+import torch
+from torchvision import transforms
+
+class Mirror:
+    def {method}(self, tensors):
+        order = torch.arange(tensors[0].size(-1) - 1, -1, -1)
+        return [one.index_select(-1, order) for one in tensors]
+
+def collate(batch, mirrored):
+    steps = [transforms.ToTensor()]
+    if mirrored:
+        {steps}
+    return list(map(transforms.Compose(steps), batch))
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "steps", "tells"),
+    [
+        ("__call__", "steps.append(Mirror())", False),
+        ("__call__", "steps += [Mirror()]", False),
+        ("__call__", "print(Mirror())", True),
+        ("mirrored", "steps.append(Mirror())", True),
+    ],
+)
+def test_a_step_of_several_that_prepare_data(method: str, steps: str, tells: bool, tmp_path: Path) -> None:
+    assert told(tmp_path, "place-factory", flip=FLIP.format(method=method, steps=steps)) is tells
+
+
+ONE_HOT = """
+import torch
+from torch import nn
+
+class Smooth(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+    def forward(self, ids):
+        return torch.zeros(len(ids), 3, device=self.device).scatter_(1, ids, 0.9)
+
+class OneHot(nn.Module):
+    def forward(self, ids: torch.Tensor):
+        return torch.zeros(len(ids), 3).scatter_(1, ids, 1.0)
+"""
+PLAYS = """
+import argparse
+import torch
+from hot import OneHot{more}
+
+args = argparse.ArgumentParser().parse_args()
+print(OneHot()({ids}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("ids", "more", "safe"),
+    [
+        ("torch.tensor([[1]])", "", False),
+        ("torch.tensor([[1]]).to(args.device)", "", True),
+        ("read(args)", "", False),
+        ("read(args)", "\nfrom hot import Smooth\n\nSmooth(0).to(read())", True),
+    ],
+)
+def test_what_no_program_gets_to_with_anything_that_is_moved(
+    ids: str, more: str, safe: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "hot.py").write_text(ONE_HOT)
+    (tmp_path / "plays.py").write_text(PLAYS.format(ids=ids, more=more))
+    every = devfix.check(tmp_path, cache=False, settings=False).findings
+    levels = [one.safety for one in every if one.codemod == "place-factory"]
+    assert levels == [Safety.SAFE if safe else Safety.UNSAFE]
+
+
+MASKS = """
+import torch
+
+def masks(ids, targets, args):
+    inputs = (ids != 0).to(args.device)
+    if targets is not None:
+        outputs = (targets != 0).to(args.device)
+        outputs = outputs & torch.from_numpy(read(targets) == 0).to(args.device)
+    else:
+        outputs = None
+    return inputs, outputs
+"""
+DROPS = """
+import torch
+from masks import masks
+
+def train(net, args, device):
+    for batch in args.train:
+        ids = batch.ids.transpose(0, 1).to(args.device)
+        targets = batch.targets.transpose(0, 1).to(args.device)
+        inputs, outputs = masks(ids, targets[:, :-1], args)
+        outputs.to({})
+        print(net(ids, inputs, outputs))
+"""
+
+
+@pytest.mark.parametrize(("device", "tells"), [("args.device", False), ("device", True)])
+def test_a_dropped_move_of_what_is_there_where_it_is_anything(
+    device: str, tells: bool, tmp_path: Path
+) -> None:
+    assert told(tmp_path, "move-inputs", masks=MASKS, drops=DROPS.format(device)) is tells
+
+
+LOADERS = """
+import torch
+from torch import nn
+from data import Batches
+
+def loaders(device, size):
+    train_loader, test_loader = Batches.splits(size=size{told})
+    return train_loader, test_loader
+
+def check(device):
+    net = nn.Linear(2, 2).to(device)
+    train_loader, test_loader = {made}
+    for x in test_loader:
+        print(net(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "tells"),
+    [
+        (", device=device", "loaders(device, 3)", False),
+        ("", "Batches.splits(device, 3)", False),
+        ("", "Batches.splits(size=3)", True),
+    ],
+)
+def test_what_makes_a_loader_is_told_a_device(given: str, made: str, tells: bool, tmp_path: Path) -> None:
+    assert told(tmp_path, "move-inputs", program=LOADERS.format(told=given, made=made)) is tells

@@ -413,14 +413,14 @@ def test_a_program_that_sets_the_default_device(tmp_path: Path, files: dict[str,
     ("saving", "level"),
     [
         ("torch.save(model.state_dict(), path)", "safe"),
-        ("torch.save(model.cpu().state_dict(), path)", "unsafe"),
+        ("torch.save(model.cpu().state_dict(), path)", "silent"),
         ("state = model.state_dict()\n    for k, v in state.items():\n        state[k] = v.cpu()\n"
-         "    torch.save(state, path)", "unsafe"),
-        ("torch.save({k: v.cpu() for k, v in model.state_dict().items()}, path)", "unsafe"),
-        ("model.cpu()\n    print(path)\n    torch.save(model.state_dict(), path)", "unsafe"),
+         "    torch.save(state, path)", "silent"),
+        ("torch.save({k: v.cpu() for k, v in model.state_dict().items()}, path)", "silent"),
+        ("model.cpu()\n    print(path)\n    torch.save(model.state_dict(), path)", "silent"),
         ("other.cpu()\n    torch.save(model.state_dict(), path)", "safe"),
         ("state = model.state_dict()\n    for k in state:\n        state[k] = state[k].to(torch.device('cpu'))\n"
-         "    torch.save(state, path)", "unsafe"),
+         "    torch.save(state, path)", "silent"),
     ],
 )  # fmt: skip
 def test_a_project_that_saves_from_the_cpu(tmp_path: Path, saving: str, level: str) -> None:
@@ -430,9 +430,37 @@ def test_a_project_that_saves_from_the_cpu(tmp_path: Path, saving: str, level: s
     saved = f"import torch\n\n\ndef save(model, path):\n    {saving}\n"
     calling = "from load import load\n\nload(1, 2, 3)\n"
     write(tmp_path, {"use/load.py": loading, "use/main.py": calling, "train/save.py": saved})
-    made = report(tmp_path, project=".", codemods=["map-location"])
-    [finding] = [finding for result in made.results for finding in result.findings]
-    assert finding.fix is not None and finding.fix.safety.label == level
+    assert levels(tmp_path) == ([] if level == "silent" else [level])
+
+
+NO_PROGRAM = {
+    "save.py": "import torch\n\n\ndef save(model, path):\n    torch.save(model.state_dict(), path)\n"
+}
+TRAINS = "import torch\nfrom parts import make\nfrom save import save\n\nnet = make()\nsave(net, 'a.pt')\n"
+LOADS = "import torch\nfrom parts import make\n\n\ndef load(path, device):\n    net = make()\n    {}\n    return net\n"
+INTO = "net.load_state_dict(torch.load(path))"
+
+
+@pytest.mark.parametrize(
+    ("parts", "into", "level"),
+    [
+        ("def make():\n    return torch.nn.Linear(2, 2)\n", INTO, "silent"),
+        ("def make(gpu=0):\n    net = torch.nn.Linear(2, 2)\n    return net.cuda() if gpu else net\n", INTO, "safe"),
+        ("def make():\n    return torch.nn.Linear(2, 2)\n", INTO.replace("net.load", "optimizer.load"), "unsafe"),
+    ],
+)  # fmt: skip
+def test_a_project_whose_programs_move_nothing(tmp_path: Path, parts: str, into: str, level: str) -> None:
+    files = {**NO_PROGRAM, "parts.py": f"import torch\n\n\n{parts}", "load.py": LOADS.format(into)}
+    write(tmp_path, {**files, "main.py": "from load import load\n\nload('a.pt', 'cpu')\n"})
+    assert levels(tmp_path) != []  # nobody is known to call what saves
+    write(tmp_path, {"train.py": TRAINS})
+    assert levels(tmp_path) == ([] if level == "silent" else [level])
+
+
+def levels(folder: Path) -> list[str]:
+    """How safe the fixes of map-location are."""
+    made = report(folder, project=".", codemods=["map-location"])
+    return [one.fix.safety.label for result in made.results for one in result.findings if one.fix is not None]
 
 
 @pytest.mark.parametrize(

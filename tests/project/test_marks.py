@@ -23,11 +23,14 @@ CHOICES = [
     "def f(model, device: str):\n    model.to(device)\n",
     "def f(model, x):\n    return model(x, device=device)\n",
     "model.load_state_dict(torch.load(p, map_location='cpu'))\nmodel.cuda()\n",
+    "if not torch.cuda.is_available():\n    if args.strict:\n        sys.exit(1)\n",
+    "if not torch.cuda.is_available():\n    print('slow')\nsys.exit(main())\n",
 ]
 NO_CHOICES = [
     "model.cuda()\n",
     "assert torch.cuda.is_available()\nmodel.cuda()\n",
     "if not torch.cuda.is_available():\n    raise RuntimeError('no GPU')\nmodel.cuda()\n",
+    "if not torch.cuda.is_available():\n    logging.info('no GPU')\n    print('Bye')\n    sys.exit(1)\nmodel.cuda()\n",
     "if torch.cuda.is_available():\n    torch.cuda.manual_seed_all(3)\nmodel.cuda()\n",
     "model.cuda()  # if torch.cuda.is_available() else cpu\n",
     "device = x.device\n",
@@ -58,6 +61,8 @@ def test_no_choice(text: str) -> None:
         ("parser.add_argument('--gpu_id', type=int)\nx.cuda()\n", True),
         ("x = x.to('cuda:0')\n", False),
         ("x = x.cuda(0)\n", False),
+        ("x = x.cuda(device=0)\n", False),
+        ("x = x.cuda(device=gpu)\n", True),
         ("x = x.cuda(non_blocking=True)\n", False),
         ("torch.cuda.set_device(k)\nx = x.cuda()\n", False),
         ("model = DataParallel(model.cuda(), device_ids=[0])\n", False),
@@ -162,6 +167,12 @@ BARE = {
     "a GPU that is written down": (
         "def f(x):\n    where = torch.device('cuda:{}'.format(1))\n    return x.to(where)\n", True,
     ),
+    "a device that is written down": ("device = 'cuda'\nf(net.to(device))\n", True),
+    "a device that is written down, or chosen": (
+        "device = 'cuda'\nif args.slow:\n    device = 'cpu'\nf(net.to(device))\n", False,
+    ),
+    "a device that is written down, for nothing": ("device = 'cuda'\nf(net)\n", False),
+    "a device that is written down, and handed on": ("device = 'cuda'\nf(net.to(device),\n  device=device)\n", True),
     "a GPU of an option": ("def f(x):\n    return x.to(torch.device('cuda:{}'.format(args.gpu)))\n", False),
     "where a tensor is": (
         "def f(x):\n    if x.device != torch.device('cuda'):\n        x = x.to(torch.device('cuda'))\n", True,

@@ -28,6 +28,13 @@ CUDA_ONLY = [
     ({"net.py": NET, "train.py": "from net import make\nassert torch.cuda.is_available()\n",
       "tests/test_net.py": "from net import make\n"}, True),
     ({"net.py": NET, "other/train.py": "assert torch.cuda.is_available()\n"}, False),
+    # a part of what a program uses, and it insists further down
+    ({"net.py": NET, "parts.py": "from net import make\n", "train.py": "from net import make\nimport parts\n\n\n"
+      "def main():\n    if not torch.cuda.is_available():\n        print('no GPU')\n        sys.exit(1)\n"}, True),
+    ({"net.py": NET, "parts.py": "from net import make\n", "train.py": "from net import make\nimport parts\n\n\n"
+      "def main():\n    if not torch.cuda.is_available():\n        if args.strict:\n            sys.exit(1)\n"}, False),
+    ({"net.py": NET, "parts.py": "from net import make\n", "demo.py": "import parts\n",
+      "train.py": "from net import make\nassert torch.cuda.is_available()\n"}, False),
     ({"net.py": "import nms_ops\n" + NET, "lib/setup.py": "from torch.utils.cpp_extension import CUDAExtension\n"
       "setup(ext_modules=[CUDAExtension('nms_ops', ['a.cu'])])\n"}, True),
 ]  # fmt: skip
@@ -126,7 +133,10 @@ LOADED = {
         {"net.py": PLAIN.format("") + PLAIN.format(".cuda()").replace("Net", "Other")},
         "safe",
     ),
-    "nobody calls it": ({"main.py": "torch.save(model.state_dict(), 'a.pt')\n"}, "unsafe"),
+    "nobody calls it": ({"main.py": "model.to(args.device)\ntorch.save(model.state_dict(), 'a.pt')\n"}, "unsafe"),
+    "nobody calls it, and what is saved is not moved": (
+        {"main.py": "torch.save(model.state_dict(), 'a.pt')\n"}, "silent",
+    ),
     "nobody writes one": ({"main.py": "from load import load\nload('a.pt', 'cpu')\n"}, "unsafe"),
     "compiled": ({"net.py": "import cupy\n" + PLAIN.format("")}, "silent"),
     "another load stays": (

@@ -100,6 +100,8 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         (INSISTS + MORE.replace("mean(x)\n", "mean(pad(x))\n"), {"main.py": MAIN, "use.py": "from pads import pad\n"}, True),
         (INSISTS + MORE, {"main.py": MAIN + "getattr(pads, args.how)(x)\n", "use.py": "from pads import pad\n"}, True),
         (INSISTS, {"main.py": MAIN}, False),  # not used
+        (INSISTS + MORE, {"main.py": MAIN}, None),  # programs use the file, and nobody this
+        (INSISTS + MORE, {"main.py": MAIN, "tests/use.py": "from pads import pad\n"}, False),
     ],
 )  # fmt: skip
 def test_the_programs_tell(tmp_path: Path, text: str, programs: dict[str, str], safe: bool | None) -> None:
@@ -228,7 +230,16 @@ def test_autograd_makes_the_gpu_of_a_gradient_the_current_one(base: str, name: s
         ({}, True),  # nobody in view calls it
         ({"tests/test_pads.py": program(CHOICE)}, True),
         ({"setup.py": "from setuptools import setup\nsetup(name='pads', packages=['.'])\n", "__init__.py": ""}, True),
-        ({"train.py": program(ONE.lstrip()), "setup.py": "from setuptools import setup\nsetup(name='pads', packages=['.'])\n", "__init__.py": ""}, True),
+        # Programs that leave no choice speak for whoever installs it.
+        ({"train.py": program(ONE.lstrip()), "setup.py": "from setuptools import setup\nsetup(name='pads', packages=['.'])\n", "__init__.py": ""}, False),
+        ({"train.py": program(CHOICE), "setup.py": "from setuptools import setup\nsetup(name='pads', packages=['.'])\n", "__init__.py": ""}, True),
+        # Nobody gets it from the package, or somebody.
+        ({"kit/__init__.py": "from pads import pad\n", "main.py": CHOICE}, False),
+        ({"kit/__init__.py": "from pads import pad\n", "main.py": program(CHOICE, "kit")}, True),
+        ({"kit/__init__.py": "from pads import *\n", "main.py": program(CHOICE, "kit")}, True),
+        # A module in a table, for others to ask for what it has.
+        ({"all.py": "import pads\n\nKINDS = {'pads': pads}\n", "main.py": "from all import KINDS\n" + CHOICE + "KINDS[args.kind].pad(2, 3)\n"}, True),
+        ({"all.py": "import pads\n\nprint(pads.keep)\n", "main.py": "from all import KINDS\n" + CHOICE + "KINDS[args.kind].pad(2, 3)\n"}, False),
     ],
 )  # fmt: skip
 def test_what_has_no_device_is_shown_for_callers_that_may_lack_cuda(
@@ -262,6 +273,7 @@ if __name__ == "__main__":
         ("net = net.cuda()", 0),
         ("net = net.cuda() if torch.cuda.is_available() else net", 2),
         ("print(net)", 2),
+        ("put(net)\n\n\ndef put(net):\n    net.cuda()", 0),
     ],
 )
 def test_a_program_that_goes_to_cuda_itself_does_not_choose(tmp_path: Path, place: str, found: int) -> None:
@@ -358,3 +370,93 @@ def test_a_program_that_goes_to_cuda_itself_calls_what_does(tmp_path: Path, move
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "train.py").write_text(OWN.format(moves))
     assert len(check(tmp_path, cache=False).findings) == told
+
+
+HELPER = HEAD + "def make(n):\n    return torch.zeros(n).cuda()\n"
+
+
+@pytest.mark.parametrize(("path", "told"), [("tests/pads.py", 0), ("kit/pads.py", 1)])
+def test_what_only_tests_use_is_no_library(tmp_path: Path, path: str, told: int) -> None:
+    files = {
+        "pyproject.toml": "",
+        path: HELPER,
+        "tests/test_all.py": "from pads import make\n",
+        "main.py": CHOICE,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    every = check(tmp_path, cache=False).findings
+    assert [one.codemod for one in every if one.path.endswith("pads.py")] == ["hard-coded-cuda"] * told
+
+
+LEAVES = """
+import sys
+import torch
+
+
+def main(args):
+    if not torch.cuda.is_available():
+        print("no GPU")
+        {}
+    net = make(args).cuda()
+    print(net)
+    if args.slow or not torch.cuda.is_available():
+        print("slow")
+
+
+main(sys.argv)
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "told"), [("sys.exit(1)", 0), ("return", 0), ("print(1)", 1), ("print(exit)", 1)]
+)
+def test_a_function_that_leaves_without_cuda(tmp_path: Path, last: str, told: int) -> None:
+    assert len(checked(tmp_path, {"pyproject.toml": "", "pads.py": LEAVES.format(last)})) == told
+
+
+PARALLEL = HEAD + (
+    "def build(args, parallel):\n    net = make(args)\n    if parallel:\n        net = {}.cuda()\n    return net\n"
+)
+
+
+@pytest.mark.parametrize(("made", "told"), [("torch.nn.DataParallel(net)", 0), ("wrap(net)", 1)])
+def test_who_asks_for_several_gpus_has_one(tmp_path: Path, made: str, told: int) -> None:
+    assert len(checked(tmp_path, {"pyproject.toml": "", "pads.py": PARALLEL.format(made)})) == told
+
+
+STEPS = """
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+args.cuda = not args.no_cuda and torch.cuda.is_available()
+
+
+def train(net, x, y, z, u, v, w):
+    {first}
+    x, y, z, u, v, w = x.cuda(), y.cuda(), z.cuda(), u.cuda(), v.cuda(), w.cuda()
+    print(x, y, z, u, v, w)
+    {second}
+
+
+net = nn.Linear(2, 2)
+if args.cuda:
+    net.cuda()
+train(net, *read(6))
+"""
+RUN = "net(torch.ones(3, 2).cuda())"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"), [("print(1)", RUN, 0), (RUN, "print(1)", 1), ("print(1)", f"if x: {RUN}", 0)]
+)
+def test_what_is_behind_other_places_that_need_cuda(
+    tmp_path: Path, first: str, second: str, told: int
+) -> None:
+    text = STEPS.format(first=first, second=second)
+    assert len(checked(tmp_path, {"pyproject.toml": "", "pads.py": text})) == told

@@ -12,6 +12,7 @@ from devfix.checkers.reach import is_asked
 from devfix.checkers.refuted import is_refuted
 from devfix.checkers.signs import (
     is_caught,
+    is_composed,
     is_kept_beside,
     is_moved_below,
     is_of_one_world,
@@ -218,7 +219,7 @@ def _is_proven(mismatch: Mismatch, function: Function) -> bool:
     row = models().function(mismatch.stray.links[0].name.removesuffix(".sample").removesuffix(".rsample"))
     if mismatch.assumed or row is None or row.form == "array":
         return False
-    return owner is None or not prepares_data(owner.name, *owner.bases)
+    return owner is None or not (prepares_data(owner.name, *owner.bases) or is_composed(function))
 
 
 def _is_declared(function: Function, name: object) -> bool:

@@ -19,6 +19,7 @@ from devfix.text.source import Source, remembered
 
 _AVAILABLE = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
 _ENDS = (ast.Return, ast.Raise, ast.Continue)
+_EXITS = frozenset({"exit", "quit", "sys.exit", "os._exit"})
 # `use_cuda`, `self.cuda`, `args.gpu`: said once, of everything.
 _FLAG = re.compile(r"(?:^|[._])(?:use_?|on_|with_)?(?:cuda|gpu)$", re.IGNORECASE)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -173,12 +174,18 @@ def _left_before(source: Source, statement: ast.stmt) -> bool:
     return first is not None and first < source.index(statement)
 
 
+def _leaves(node: ast.stmt) -> bool:
+    """Does a statement leave the block that it ends, or the program?"""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(node, _ENDS) or (isinstance(call, ast.Call) and dotted(call.func) in _EXITS)
+
+
 @remembered
 def _first_leaving(source: Source, top: ast.stmt) -> int | None:
     """The number of the first such statement of the block that begins with `top`."""
     for at, above in enumerate(source.block(top)):
         if isinstance(above, (ast.If, ast.Assert)) and about_devices(above.test):
-            if isinstance(above, ast.Assert) or isinstance(above.body[-1], _ENDS):
+            if isinstance(above, ast.Assert) or _leaves(above.body[-1]):
                 return at
         if isinstance(above, ast.Expr) and isinstance(above.value, ast.Call):
             if source.qualified(above.value.func) == "torch.cuda.set_device":

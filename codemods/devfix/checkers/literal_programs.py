@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cached_property
@@ -209,26 +209,37 @@ class Program:
         if not top or self.flow.project.needs_cuda() is True:
             return False
         project = self.flow.project
-        known = project.runs_chosen(top)
+        known = project.runs_chosen(top, itself=self._chooses_place)
         if known is None:
-            return not SCRIPT.search(self.source.text) and project.all_on_cuda() is not True
+            return not (SCRIPT.search(self.source.text) or project.all_on_cuda() or project.is_unreached(top))
         return known
 
+    @cached_property
+    def _chooses_place(self) -> bool:
+        """Does the file put anything on CUDA under a condition, tell devices apart, or leave modules where they are?
+
+        To say only where checkpoints are loaded to leaves no way around CUDA.
+        """
+        every = self.analysis.named.calls.values()
+        asked = any(guard_of(self.source, one.node).told is not Told.NOTHING for one in every)
+        return asked or self.is_agnostic or not any(map(self._moves_module, every))
+
     def is_on_cuda(self, function: Scope) -> bool:
-        """Do all programs that get to a function go to CUDA in any case, themselves or in another place?
+        """Do all programs that get to a function go to CUDA in any case, here or elsewhere, or do none get to it?
 
         What they do in another place says nothing of a file that tells devices apart, or calls the function itself.
         """
         project, top = self.flow.project, top_of(self.source, function)
         if project.needs_cuda() is True or project.runs_on_cuda(top) is True:
             return True
-        if project.other_gpu():
+        if project.runs_elsewhere(top):
             return False
-        if project.runs_chosen(top) is None:
-            return project.all_on_cuda() is True
+        chosen = project.runs_chosen(top)
+        if chosen is None:
+            return project.all_on_cuda() is True or project.is_unreached(top)
         if self.is_agnostic or (self.source.calls_by_name.get(top) and not self._goes_itself(function)):
             return False
-        return project.runs_chosen(top) is False and project.runs_without_cuda(top, itself=True) is False
+        return chosen is False and project.runs_without_cuda(top, itself=True) is False
 
     def _goes_itself(self, function: Scope) -> bool:
         """Does a file without any choice go to CUDA in another function, too?"""
@@ -305,15 +316,24 @@ class Program:
         inside = list(self.source.walk(owner)) if owner is not None else [function]
         if any(one is not function and one in self._bound for one in inside):
             return True
-        here = {one for site in verdict.sites for one in around(self.source, site)}
-        for site in self._bound.get(
-            function, ()
-        ):  # another place that it gets to whenever it gets to this one
-            if all(one in here or not isinstance(one, _FORKS) for one in around(self.source, site)[1:]):
-                return True
+        if any(self._comes_with(site, verdict) for site in self._bound.get(function, ())):
+            return True
         calls = self.source.calls_by_name.get(function.name, ())
         callers = {function_around(self.source, node) for node in calls}
         return bool(callers) and all(caller in self._bound for caller in callers)
+
+    def _comes_with(self, site: ast.expr, verdict: Verdict) -> bool:
+        """Does a function get to a place whenever it gets to those of a verdict?"""
+        here = {one for known in verdict.sites for one in around(self.source, known)}
+        return all(one in here or not isinstance(one, _FORKS) for one in around(self.source, site)[1:])
+
+    def is_behind(self, verdict: Verdict, function: Scope, unsaid: Iterable[ast.expr]) -> bool:
+        """Has the function gone to CUDA above, in a place of which nothing is said? Without CUDA it ends there."""
+        start = verdict.span.start
+        above = [one for one in unsaid if self.source.span(one).start < start]
+        return not self.flow.project.runs_elsewhere(top_of(self.source, function)) and any(
+            function_around(self.source, one) is function and self._comes_with(one, verdict) for one in above
+        )
 
     @cached_property
     def _bound(self) -> dict[ast.AST | None, list[ast.expr]]:

@@ -20,17 +20,31 @@ _MANY = 5  # places that name CUDA: the file is written for it; one more, if it 
 _ALONE = "goes to the current GPU, wherever the caller's tensors are, and raises without CUDA; no other device is known"
 
 
+def are_many(program: Program, left: list[Named]) -> bool:
+    """Are these places so many that the file is written for CUDA, and nothing is said of them?"""
+    return len(left) >= (_MANY + 1 if program.is_agnostic else _MANY)
+
+
 def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
     """Places that no device is known for (`left`, and the current GPU's number), where there may be no CUDA."""
     source = program.source
     yield from _only_choice(program, left)
-    if len(left) >= (_MANY + 1 if program.is_agnostic else _MANY):
+    if are_many(program, left):
         return
     asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
     places = [*(one.node for one in left), *(node for node in asked if not _is_chosen(source, node))]
     for place in places:
+        if _is_parallel(source, place):
+            continue
         if program.may_lack_cuda(place) and not program.is_sent(place):
             yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
+
+
+def _is_parallel(source: Source, node: ast.expr) -> bool:
+    """`if parallel: net = DataParallel(net).cuda()`: who asks for several GPUs has one."""
+    inner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
+    made = isinstance(inner, ast.Call) and path_of(inner.func).endswith("DataParallel")
+    return made and source.enclosing(node, ast.If) is not None
 
 
 def _is_chosen(source: Source, node: ast.Call) -> bool:

@@ -26,7 +26,7 @@ from devfix.checkers.literal_programs import (
     grouped,
     position,
 )
-from devfix.checkers.literal_unplaced import unplaced
+from devfix.checkers.literal_unplaced import are_many, unplaced
 from devfix.engine.files import Function
 from devfix.engine.named import Named
 from devfix.engine.values import BATCH, MODULE, TENSOR
@@ -108,6 +108,7 @@ def _weighed(
     everywhere |= any(one.safety is Safety.SAFE for _, one in every) and flow.project.sets_default()
     # Where other functions need CUDA, and no device is known at all, what they give each other is on CUDA.
     cuda = bool(left) and not program.is_agnostic
+    unsaid = [one.node for one in left] if are_many(program, left) else []
     settled: list[tuple[Scope, Verdict]] = []
     for function, verdict in every:
         own = _around(flow, function) or (function,)
@@ -119,7 +120,8 @@ def _weighed(
     for function, verdict in settled:
         if verdict.safety is Safety.SAFE and not program.is_worth(verdict, function):
             verdict = replace(verdict, safety=Safety.UNSAFE)
-        if rest or verdict.safety is Safety.SAFE or not program.is_on_cuda(function):
+        useless = program.is_on_cuda(function) or program.is_behind(verdict, function, unsaid)
+        if rest or verdict.safety is Safety.SAFE or not useless:
             yield verdict
 
 

@@ -14,6 +14,7 @@ from devfix.engine.evidence_of_loads import says
 from devfix.engine.facts import Load
 from devfix.flow import Flow
 from devfix.project.cuda import goes, plain
+from devfix.project.marks import uninsisting
 from devfix.project.saving import saves_from_cpu
 from devfix.text.placing import about_devices, around, dotted, guards_of
 from devfix.text.source import Source, remembered
@@ -33,13 +34,6 @@ _CHOICE = re.compile(
     r"\b(?:args|opts?|cfg|config|params|hparams|options|self|accelerator|fabric|training_args)\.device\b|"
     r"--(?:no-|use-)?(?:cuda|gpu)|accelerat|map_location",
     re.IGNORECASE | re.MULTILINE,
-)
-# A GPU that is insisted on is no choice.
-_INSISTS = re.compile(
-    r"^([ \t]*)if (?:\w+\.)*cuda\.is_available\(\)[^\n]*:\n"
-    r"(?:\1[ \t]+[^\s][^\n]*\n|[ \t]*\n)+\1else:[^\n]*\n\s*raise\b|"
-    r"if not (?:\w+\.)*cuda\.is_available\(\):\s*(?:raise|(?:sys\.)?exit)\b",
-    re.MULTILINE,
 )
 # ... or none: one that is written down, or an option that is the number of a GPU.
 _FIXED = re.compile(r"\bdevice\s*=\s*(?:torch\.device\(\s*)?[\"']cuda[^\"'\n]*[\"']\s*\)?")
@@ -160,7 +154,7 @@ def has_choice(source: Source) -> bool:
     if _NUMBERED.search(text):
         text = _NUMBER.sub("", _NUMBERED.sub("", text))
     # A file without any sign of a choice says nothing of where its checkpoints come from.
-    return bool(_CHOICE.search(_INSISTS.sub("", text)))
+    return bool(_CHOICE.search(uninsisting(text.encode("utf-8", "replace")).decode()))
 
 
 def is_of_host(source: Source) -> bool:

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from devfix.checkers.literal_programs import SCRIPT
 from devfix.checkers.signs import is_moved_below, root_name
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_count, trains_on_cpu
@@ -26,7 +27,7 @@ from devfix.text.source import Source, remembered
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ASKS = frozenset({"device", "is_cuda", "get_device", "type_as"})
 _GUESSES = frozenset({"the result", "the container"})  # nothing fails there
-# A file that has to do with devices at all.
+# What has to do with devices at all.
 _SIGN = re.compile(r"\bdevice\b|cuda|\.to\(")
 # Tensors that are promises: their device is "meta" until somebody asks for the numbers.
 _LAZY = re.compile(r"[Ll]azy(?!_?load)|[\"']meta[\"']|FakeTensor|is_meta\b")
@@ -80,12 +81,14 @@ def is_reached(flow: Flow, node: ast.AST | None) -> bool:
     """May a program of the project get to a node with anything that was moved, as far as its files tell?"""
     if flow.project.sets_default():
         return False
-    top = ""
+    top, text = "", flow.source.text
     while node is not None and not isinstance(node, ast.Module):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            top = node.name
+            top, text = node.name, flow.source.code(node)
         node = flow.source.parents.get(node)
-    if _SIGN.search(flow.source.text) or (top and flow.project.used(top) is False):
+    if SCRIPT.search(flow.source.text) or not flow.project.is_in_view():
+        text = flow.source.text  # what it says may be for all of its functions
+    if _SIGN.search(text) or (top and flow.project.used(top) is False):
         return True  # nobody knows the programs of what nothing here uses
     moved = flow.project.runs_moved(top)
     return (flow.project.chooses() if moved is None else moved) is not False

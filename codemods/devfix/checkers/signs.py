@@ -48,6 +48,19 @@ def lives_on_devices(function: Function, analysis: Analysis) -> bool:
     return any(analysis.uses(one).asks_for_devices for one in owner.methods.values())
 
 
+def is_composed(function: Function) -> bool:
+    """Is it what an object does that is one of several steps: `steps.append(Flip())`, `Compose(steps)`?"""
+    source, owner = function.file.source, function.owner
+    made = (
+        source.calls_by_name.get(owner.name, ()) if owner is not None and function.name == "__call__" else ()
+    )
+    up = [source.parents[one] for one in made]
+    listed = all(
+        isinstance(one, ast.List) or getattr(getattr(one, "func", None), "attr", "") == "append" for one in up
+    )
+    return bool(made) and listed and "Compose" in source.calls_by_name
+
+
 def is_other_framework(source: Source) -> bool:
     """Does the file use tensors of another package, which have the same methods?"""
     return any(one.partition(".")[0] in OTHER_FRAMEWORKS for one in source.imports.values())

@@ -11,7 +11,7 @@ from devfix.engine.context import Bound
 from devfix.engine.files import File, Function
 from devfix.engine.frame import Frame
 from devfix.engine.places import Place, is_parameter, literal
-from devfix.engine.values import DEVICE, LOADER, MODULE, TEXT, UNKNOWN, Value
+from devfix.engine.values import DEVICE, LOADER, MODULE, MOVE, TENSOR, TEXT, UNKNOWN, Value
 
 # Path and name of a function -> where it is called -> what each run of that call passes.
 PassedOn = dict[tuple[str, str], dict[tuple[int, int], list[Call]]]
@@ -55,7 +55,9 @@ class Calling(Analysis):
             kind, role = MODULE, ""  # of a class out of sight: who moves it to a device means one
         elif kind == LOADER and value.rest is not None:
             role = "owned"  # its batches are not simply on the host
-        return Given(kind, role, place, not value.assumed, self._site(place))
+        # A copy on the CPU is there, whatever it is a copy of.
+        copied = kind == TENSOR and place.on_host and any(one.kind == MOVE for one in value.links)
+        return Given(kind, role, place, copied or not value.assumed, self._site(place))
 
     def _site(self, place: Place) -> Site | None:
         """Where something is moved there, in this file."""

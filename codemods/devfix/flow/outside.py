@@ -61,9 +61,10 @@ class Outside:
         """
         return None
 
-    def runs_chosen(self, name: str) -> bool | None:
+    def runs_chosen(self, name: str, itself: bool = True) -> bool | None:
         """Does a program that chooses its device, or whoever installs the project, get to a function or class?
 
+        `itself`: does the asking file count where it is a program that shows a choice?
         None: no program gets to it, or it is not known.
         """
         return None
@@ -106,6 +107,17 @@ class Outside:
 
     def saved_without_cuda(self, name: str) -> bool:
         """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
+        return False
+
+    def is_unreached(self, name: str) -> bool:
+        """Do programs or tests get to the asking file, but none to a function or class of it?
+
+        Or do packages pass that on to nobody, or is it for tests?
+        """
+        return False
+
+    def writes_from_cpu(self) -> bool:
+        """Does the project write checkpoints, and all of them from the CPU?"""
         return False
 
     def writes(self) -> bool | None:

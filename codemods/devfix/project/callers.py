@@ -158,10 +158,10 @@ class Callers:
         facts = self.project.facts
         if any(path in facts.reach(setter) for setter in setters):
             return True
-        programs = self._programs(path) if setters else []
+        programs = self.programs(path) if setters else []
         return bool(programs) and not any(setters.isdisjoint(facts.reach(one)) for one in programs)
 
-    def _programs(self, path: str) -> list[str]:
+    def programs(self, path: str) -> list[str]:
         """The files that import a file, in turn, and that no other file imports; not more than are worth it."""
         found, tops = [path], list[str]()
         for one in found:

@@ -34,9 +34,11 @@ _GOES = re.compile(
     rb"\.to\([ \t]*(?:torch\.device\([ \t]*)?" + _CUDA + rb"[ \t]*\)|"
     rb"\btorch\.device\([ \t]*" + _CUDA + rb"[ \t]*\)|"
     rb"[(,][ \t]*device[ \t]*=[ \t]*" + _CUDA + rb"|"
+    rb"^[ \t]*(?P<name>\w*device)[ \t]*=[ \t]*" + _CUDA + rb"[ \t]*$|"
     # raises without a GPU, as the memory's statistics, caches and seeds do not
-    rb"(\btorch\.cuda\.(?:synchronize|current_device|get_device_(?:name|properties|capability)|mem_get_info|"
-    rb"Stream|Event|(?:current|default)_stream|set_device)\()"
+    rb"(?P<raises>\btorch\.cuda\.(?:synchronize|current_device|get_device_(?:name|properties|capability)|mem_get_info|"
+    rb"Stream|Event|(?:current|default)_stream|set_device)\()",
+    re.MULTILINE,
 )
 _ASKS = re.compile(rb"cuda|gpu|device|cpu|available|\b(?:try|except)\b", re.IGNORECASE)
 _OPENS = re.compile(rb"[ \t]*(?:if|elif|else|try|except|while|with)\b")
@@ -81,7 +83,8 @@ _MAY_ASK = re.compile(
 )
 _FOLLOWS = re.compile(rb"\bis_cuda\b|device\.type\b")
 _OTHER = re.compile(
-    rb"[\"']cuda:(?:[1-9]|[{%\"'])|\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))(\w*)|"
+    rb"[\"']cuda:(?:[1-9]|[{%\"'])|"
+    rb"\.cuda\((?![ \t\r\n]*(?:\)|(?:device[ \t]*=[ \t]*)?0[ \t]*\)|non_blocking|async))(\w*)|"
     rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|"
     # an option for the number of a GPU
     rb"--device\b(?!-)(?:(?!add_argument)[^\0]){0,300}?(?:\bint\b|cuda:)"
@@ -186,7 +189,9 @@ def goes(text: bytes, start: int, end: int) -> bool:
         if _CHOICE.search(line + text[match.end() : end if whole < 0 else whole]):
             continue
         above = headers(text, match.start())
-        if _asked(above) or (match.group(1) and any(map(_WANTED.match, above))):
+        if _asked(above) or (match["raises"] and any(map(_WANTED.match, above))):
+            continue
+        if match["name"] and not _is_only(text, match["name"]):
             continue
         function = max(text.rfind(b"def ", start, match.start()), start)
         parameters = _PARAMETERS.match(text, function)
@@ -196,6 +201,12 @@ def goes(text: bytes, start: int, end: int) -> bool:
             continue
         return True
     return False
+
+
+def _is_only(text: bytes, name: bytes) -> bool:
+    """Is a device bound once in a text, and anything moved there?"""
+    bound = re.findall(rb"^[ \t]*%s[ \t]*=(?!=|[ \t]*%s\b)" % (name, name), text, re.MULTILINE)
+    return len(bound) == 1 and re.search(rb"\.to\([ \t]*%s[ \t]*[,)]" % name, text) is not None
 
 
 def _asked(above: list[bytes]) -> bool:

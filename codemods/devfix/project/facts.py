@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from devfix.pipeline import depends
 from devfix.project.calling import Place, fetches, is_called, places_in
 from devfix.project.cuda import Block, blocks_of, goes_to_cuda
-from devfix.project.importing import statements_in, tried_anyway
+from devfix.project.importing import SAVED, statements_in, tried_anyway
 from devfix.project.marks import BUILDS, CHOOSES, INSISTS, ONLY, OTHER, WRITES, extensions_in
 from devfix.text.source import Source, remembered
 
@@ -28,15 +28,8 @@ if TYPE_CHECKING:
 REACH = 64  # files
 READERS = 64  # files in which a function is looked for
 # What writes them for the program, by its name or that of its library.
-_WRITERS = (
-    "Trainer",
-    "ModelCheckpoint",
-    "Accelerator",
-    "lightning",
-    "pytorch_lightning",
-    "save_checkpoint",
-    "save",
-)
+_LIBRARY_WRITERS = ("Trainer", "ModelCheckpoint", "Accelerator", "lightning", "pytorch_lightning")
+_WRITERS = (*_LIBRARY_WRITERS, "save_checkpoint", "save")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _USERS = 2  # functions, each the user of another one
@@ -89,6 +82,14 @@ class Facts:
         found = any(callers.importing(name) for name in (WRITES, *_WRITERS))
         return found if callers.complete else None
 
+    def writes_from_cpu(self) -> bool:
+        """Are all checkpoints of the project from the CPU: copied there, or of programs that move nothing?"""
+        callers = self.project.callers
+        writers, copying = callers.importing(WRITES), set(callers.importing(SAVED))
+        if not writers or not callers.complete or any(callers.importing(name) for name in _LIBRARY_WRITERS):
+            return False
+        return all(one in copying or self.project.runs.moves_nothing(one) for one in writers)
+
     def saved_without_cuda(self, name: str) -> bool:
         """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
         texts = [self.project.files.text(path) for path in self.project.callers.importing(WRITES)]
@@ -116,10 +117,11 @@ class Facts:
             return False
         if path in insisting or self._reaches(path, only):
             return True
-        importers = [
-            one for one in self.importers(path) if not _TESTS.search(one)
-        ]  # which come with CUDA, too
-        return bool(importers) and all(one in insisting or self._reaches(one, only) for one in importers)
+        for users in (self.importers(path), callers.programs(path)):  # which come with CUDA, too
+            users = [one for one in users if not _TESTS.search(one)]
+            if users and all(one in insisting or self._reaches(one, only) for one in users):
+                return True
+        return False
 
     def _reaches(self, path: str, marked: set[str]) -> bool:
         return bool(marked) and not marked.isdisjoint(self.reach(path))

@@ -37,10 +37,15 @@ _CHOICES = re.compile(
     re.IGNORECASE,
 )
 # A GPU that is insisted on is no choice.
+# What is said before, such as a line to a log, changes nothing.
+_LEAVES = (
+    rb"^([ \t]*)if[ \t]+not[ \t]+(?:\w+\.)*cuda\.is_available\(\)[ \t]*:\s*(?:[^\n]*[^:\n]\n\1[ \t]+){0,3}"
+    rb"(?:raise|(?:sys\.|os\.|_)*exit|quit)\b"
+)
 _INSISTS = re.compile(
-    rb"if[ \t]+not[ \t]+(?:\w+\.)*cuda\.is_available\(\)[ \t]*:\s*(?:raise|(?:sys\.|os\.|_)*exit|quit|assert)\b|"
+    _LEAVES + rb"|if[ \t]+not[ \t]+(?:\w+\.)*cuda\.is_available\(\)[ \t]*:\s*assert\b|"
     rb"^([ \t]*)if (?:\w+\.)*cuda\.is_available\(\)[^\n]*:\n"
-    rb"(?:\1[ \t]+[^\s][^\n]*\n|[ \t]*\n)+\1else:[^\n]*\n\s*raise\b",
+    rb"(?:\2[ \t]+[^\s][^\n]*\n|[ \t]*\n)+\2else:[^\n]*\n\s*raise\b",
     re.MULTILINE,
 )
 # A parameter that is a device, or one that is handed on, where nothing else says CUDA.
@@ -52,7 +57,7 @@ _WRITTEN = re.compile(
 _HANDS_ON = re.compile(rb"\bdevice[ \t]*=[ \t]*device\b")
 _OTHERS = re.compile(
     rb"[\"']cuda:(?:[1-9]|[{%\"'])|"  # "cuda:1", f"cuda:{rank}", "cuda:" + ..., "cuda:%d"
-    rb"\.cuda\((?![ \t\r\n]*(?:\)|0[ \t]*\)|non_blocking|async))|"  # .cuda(rank)
+    rb"\.cuda\((?![ \t\r\n]*(?:\)|(?:device[ \t]*=[ \t]*)?0[ \t]*\)|non_blocking|async))|"  # .cuda(rank)
     rb"\.device\([ \t]*[\"']cuda[\"'][ \t]*,(?![ \t]*0[ \t]*\))|cuda\.device\((?![ \t]*(?:0[ \t]*)?\))|"
     rb"\bdevice_ids[ \t]*=[ \t]*\[[ \t]*[1-9]|"  # those from 0 gather on the current one
     rb"--(?:device|gpu[-_]?id|device[-_]?id)s?\b",
@@ -65,8 +70,7 @@ _GPU_CALLS = re.compile(
 )
 # ... and these when the program or function runs that they stand in.
 _INSISTENCE = re.compile(
-    rb"^[ \t]*assert[ \t]+(?:\w+\.)*cuda\.is_available\(\)|"
-    rb"^[ \t]*if[ \t]+not[ \t]+(?:\w+\.)*cuda\.is_available\(\)[ \t]*:\s*(?:raise|(?:sys\.|os\.|_)*exit|quit)\b|"
+    _LEAVES + rb"|^[ \t]*assert[ \t]+(?:\w+\.)*cuda\.is_available\(\)|"
     rb"\bset_default_tensor_type\([ \t]*(?:[\"']torch\.cuda|torch\.cuda)|\bset_default_device\([ \t]*[\"']cuda|"
     rb"\binit_process_group\([^()]{0,400}[\"']nccl[\"']",
     re.MULTILINE,
@@ -139,14 +143,20 @@ def marks_in(data: bytes, imports: Sequence[tuple[bytes, bytes, bytes, bool]]) -
         found.add(CHOOSES)
     if _OTHERS.search(lines) or _OTHERS.search(_lines_with(data, b"device_ids", b"--device", b"--gpu")):
         found.add(OTHER)
-    if _INSISTENCE.search(lines) or (b"nccl" in data and b"init_process_group(" in data):
+    asked = b"is_available" in lines or (b"nccl" in data and b"init_process_group(" in data)
+    if asked or _INSISTENCE.search(lines):
         found |= _insists(_COMMENT.sub(b"", data))
     return found
 
 
+def uninsisting(data: bytes) -> bytes:
+    """A text without what leaves where there is no CUDA: that is no choice."""
+    return _INSISTS.sub(b"", data)
+
+
 def _chooses(data: bytes, lines: bytes) -> bool:
-    if b"raise" in lines or b"exit(" in lines:
-        lines = _INSISTS.sub(b"", lines)
+    if b"is_available" in lines and (b"raise" in data or b"exit(" in data or b"assert" in data):
+        lines = _lines_with(uninsisting(data), b"cuda")
     if _CHOICES.search(lines):
         return True
     if _HANDED.search(_HANDS_ON.sub(b"", data) if _WRITTEN.search(lines) else data):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from devfix.pipeline import depends
 from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs
+from devfix.project.importing import without_imports
 from devfix.project.marks import CHOOSES
 
 if TYPE_CHECKING:
@@ -95,21 +96,34 @@ class Runs:
             for _, code in self._ways(path, text, name, goes_to_current)
         )
 
-    def chosen(self, path: str, text: str, name: str) -> bool | None:
+    def chosen(self, path: str, text: str, name: str, itself: bool) -> bool | None:
         """Does a program that chooses its device, or whoever installs the project, get to something of a file?
 
+        `itself`: does the file count, where it is such a program? Programs that leave no choice speak for whoever
+        installs it, too.
         None: no program gets to it, or it is not known.
         """
         facts = self.project.facts
         if facts.chooses() is None:
             return None
         if facts.is_library(path):
-            return True
-        choosing = set(self.project.callers.importing(CHOOSES))
+            return facts.chooses() or not self._programs(path, text, name)
+        choosing = set(self.project.callers.importing(CHOOSES)) - (set() if itself else {path})
         programs = self._programs(path, text, name)
         if not programs:
             return None
         return any(one in choosing and not self._insists(one, path, name) for one in programs)
+
+    def unreached(self, path: str, text: str, name: str) -> bool:
+        """Do programs or tests get to a file, but nobody to something of it, or only packages that pass it on?"""
+        if self.project.facts.chooses() is None or self.project.facts.is_library(path):
+            return False
+        if self._is_test(path) or _is_program(_bare(text)):
+            return not _is_program(_bare(text))
+        users = [one for one, _ in self._ways(path, text, name, lambda _: False, tests=True) if one != path]
+        if users:
+            return all(os.path.basename(one) == "__init__.py" for one in users)
+        return bool(self._programs(path, text, "", tests=True))
 
     def on_cuda(self, path: str, text: str, name: str) -> bool | None:
         """Do only programs get to something of a file that are other files, and go to the current GPU in any case?
@@ -136,11 +150,15 @@ class Runs:
         )
 
     def _is_program(self, path: str) -> bool:
-        return not _TEST.search(path.removeprefix(self.project.files.root)) and _is_program(self._code(path))
+        return not self._is_test(path) and _is_program(self._code(path))
 
-    def _programs(self, path: str, text: str, name: str) -> list[str]:
-        """The files that are programs and get to something of a file, itself among them."""
-        return [one for one, code in self._ways(path, text, name, lambda _: False) if _is_program(code)]
+    def _is_test(self, path: str) -> bool:
+        return _TEST.search(path.removeprefix(self.project.files.root)) is not None
+
+    def _programs(self, path: str, text: str, name: str, tests: bool = False) -> list[str]:
+        """The files that are programs, or `tests`, and get to something of a file, itself among them."""
+        ways = self._ways(path, text, name, lambda _: False, tests)
+        return [one for one, code in ways if _is_program(code) or (tests and self._is_test(one))]
 
     def _insists(self, program: str, path: str, name: str) -> bool:
         """Does a program go to CUDA itself, whatever is chosen, other than in what is asked about?"""
@@ -159,31 +177,49 @@ class Runs:
         codes = [code for _, code in self._ways(path, text, name, lambda _: False)]
         return any(map(_moves, codes)) and not _only_in_dicts(codes, name.encode())
 
+    def moves_nothing(self, path: str) -> bool:
+        """Do a file, those that get to it, some program among them, and all that these use, move nothing at all?"""
+        ways = list(self._ways(path, self.project.files.text(path), "", lambda _: False))
+        used = {one for user, _ in ways for one in self.project.facts.reach(user)}
+        return any(_is_program(code) for _, code in ways) and not any(_moves(self._code(one)) for one in used)
+
     def _ways(
-        self, path: str, text: str, name: str, blocked: Callable[[bytes], bool]
+        self, path: str, text: str, name: str, blocked: Callable[[bytes], bool], tests: bool = False
     ) -> Iterator[tuple[str, bytes]]:
         """A file, and those that run something of it, with their texts; nothing behind a file that is blocked."""
         code = _bare(text)
         todo, seen = [(path, code, _using(code, {name.encode()} if name else set()))], {path}
         for one, code, names in todo:
             yield one, code
-            for other in self._importers(one):
-                if (
-                    other in seen
-                    or len(seen) > REACH
-                    or _TEST.search(other.removeprefix(self.project.files.root))
-                ):
+            for other in [*self._importers(one), *self._receivers(one, names)]:
+                if other in seen or len(seen) > REACH or (not tests and self._is_test(other)):
                     continue
                 given = self._code(other)
                 stem = os.path.basename(one.removesuffix("/__init__.py")).removesuffix(".py").encode()
                 named = not names or not names.isdisjoint(_WORD.findall(given))
                 if not named and os.path.basename(other) == "__init__.py":  # a package passes on all of them
                     named = re.search(rb"\b%s[ \t]+import[ \t]*\*" % re.escape(stem), given) is not None
-                if not named and not _asks(_asked(given), stem):
+                handed = not named and _hands_on(
+                    given, stem
+                )  # `{"key": module}`, for others to ask for the name
+                if not (named or handed or _asks(_asked(given), stem)):
                     continue  # it may get to these names by another way
                 seen.add(other)
                 if not blocked(given):
-                    todo.append((other, given, names and _using(given, names, stem)))
+                    todo.append(
+                        (other, given, names and _using(given, names | {stem} if handed else names, stem))
+                    )
+
+    def _receivers(self, path: str, names: set[bytes]) -> list[str]:
+        """The files that get one of these names from a package, which has it of another file as a whole."""
+        if os.path.basename(path) != "__init__.py" or b"*" not in self._code(path):
+            return []
+        found = {one for name in names for one in self.project.callers.importing(name.decode())}
+        return [
+            one
+            for one in sorted(found)
+            if any(other == path for other, _ in self.project.facts.imported(one))
+        ]
 
     @depends.kept
     def _importers(self, path: str) -> list[str]:
@@ -245,6 +281,11 @@ def _is_program(code: bytes) -> bool:
 @lru_cache(maxsize=REACH)
 def _moves(code: bytes) -> bool:
     return _MOVES.search(code) is not None
+
+
+def _hands_on(code: bytes, stem: bytes) -> bool:
+    """Does a text use a module other than by what it has?"""
+    return re.search(rb"(?<![\w.])%s\b(?![ \t]*[.(=])" % re.escape(stem), without_imports(code)) is not None
 
 
 def _asked(code: bytes) -> frozenset[bytes | None]:

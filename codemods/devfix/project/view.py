@@ -69,14 +69,20 @@ class View(Outside):
     def saved_without_cuda(self, name: str) -> bool:
         return self.project.facts.saved_without_cuda(name)
 
+    def is_unreached(self, name: str) -> bool:
+        return self.project.runs.unreached(self.path, self.source.text, name)
+
+    def writes_from_cpu(self) -> bool:
+        return self.project.facts.writes_from_cpu()
+
     def writes(self) -> bool | None:
         return self.project.facts.writes()
 
     def runs_without_cuda(self, name: str, itself: bool) -> bool | None:
         return self.project.runs.without_cuda(self.path, self.source.text, name, itself)
 
-    def runs_chosen(self, name: str) -> bool | None:
-        return self.project.runs.chosen(self.path, self.source.text, name)
+    def runs_chosen(self, name: str, itself: bool = True) -> bool | None:
+        return self.project.runs.chosen(self.path, self.source.text, name, itself)
 
     def runs_on_cuda(self, name: str) -> bool | None:
         return self.project.runs.on_cuda(self.path, self.source.text, name)

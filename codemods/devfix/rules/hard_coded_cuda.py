@@ -51,8 +51,8 @@ class HardCodedCuda(Codemod):
     whoever imports the file.
 
     It leaves alone scripts that use CUDA throughout, functions that no program in view gets to without going to
-    CUDA in another place, branches that the user chooses (`if use_cuda:`), tests, kernels and benchmarks. Autocast
-    belongs to `normalize-device-type`.
+    CUDA in another place, or gets to at all where programs use the rest of the file, branches that the user chooses
+    (`if use_cuda:`), tests, kernels and benchmarks. Autocast belongs to `normalize-device-type`.
 
     ## Why is this bad?
     `.cuda()` raises on a machine without CUDA, and where there are several GPUs it moves to the *current*

@@ -18,6 +18,7 @@ from devfix.checkers.loads import (
     place_for,
 )
 from devfix.codemod import Codemod, Example
+from devfix.engine.evidence_of_loads import says
 from devfix.engine.facts import Load
 from devfix.engine.transfer.loading import ARGUMENT
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
@@ -145,7 +146,7 @@ class MapLocation(Codemod):
     It leaves alone datasets, caches, vocabularies and the like, schedulers, tests, a file that the same
     function has just written, and loads under a condition that there is a GPU. Unless the option `all` is
     set, it also leaves alone loads where the function, or the program, uses CUDA in any case, loads in a file
-    that saves from the CPU, of what the same run has trained, and by an address.
+    or project that saves from the CPU, of what the same run has trained, and by an address.
 
     ## Why is this bad?
     `torch.load` puts every tensor back on the device it was saved from. Without that device it raises
@@ -308,7 +309,17 @@ def _is_without_choice(flow: Flow, found: _Found) -> bool:
     return (
         settled
         or doubts.is_of_host(flow.source)
+        or (_is_of_module(found.uses) and flow.project.writes_from_cpu())
         or doubts.needs_cuda(flow, found.load, *([_NEAR] if chosen else []))
+    )
+
+
+def _is_of_module(uses: Uses) -> bool:
+    """Does all that is loaded go into modules? Optimizers, and what is saved with them, mostly are not copied."""
+    return (
+        bool(uses.receivers)
+        and not uses.has_states
+        and not any(says("optimizer", one) for one in uses.receivers)
     )
 
 

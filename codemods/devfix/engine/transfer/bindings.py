@@ -39,7 +39,8 @@ class Bindings(Expressions):
             if isinstance(node, ast.IfExp):
                 value = self._network(target.id, value, node)
             if value.kind == UNKNOWN:
-                value = self._network(target.id, self._evident(target.id, value), node)
+                told = is_loader_name(target.id) and self._names_device(node)  # its batches may be there
+                value = self._network(target.id, value if told else self._evident(target.id, value), node)
             self.state.names[target.id] = value
             if self.analysis.claims is not None and self.file is self.analysis.file:
                 known = self.analysis.claims.setdefault((target.lineno, target.id), [])
@@ -66,6 +67,13 @@ class Bindings(Expressions):
             self._store(target, self._network(self.file.source.code(target), value, node))
         elif isinstance(target, ast.Subscript):
             self.store_item(target, value, node)
+
+    def _names_device(self, node: ast.AST) -> bool:
+        """Is a device, by its name, an argument of a call?"""
+        if not isinstance(node, ast.Call):
+            return False
+        names = [one.id for one in node.args if isinstance(one, ast.Name)]
+        return any(map(self.analysis.is_device_name, (*names, *(one.arg or "" for one in node.keywords))))
 
     def _is_no_tensor(self, part: ast.expr, parts: list[ast.expr]) -> bool:
         """Is a part of a batch, used as no tensor, called like texts, or used as a dict, or beside one that is?"""

@@ -65,7 +65,7 @@ class Moves(Library):
             self.in_autocast(base, self.state.resolve(place), moved=name == "to")
         alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
         if alone and base.kind in (TENSOR, BATCH, UNKNOWN) and base.role != "instance" and not self.quiet:
-            if not place.on_host and not (base.kind == TENSOR and self.where(base) == place):
+            if not place.on_host and not (base.kind == TENSOR and self._is_at(base, place)):
                 self.analysis.drops.append(Drop(node, self.file, self.function, base))
         if base.kind in (MODULE, UNKNOWN):
             self._note_move(node, base, place)
@@ -121,6 +121,11 @@ class Moves(Library):
 
     def _may_be_at(self, value: Value, place: Place) -> bool:
         return any(one == place for one, _ in alternatives(self.where(value), self.state.path))
+
+    def _is_at(self, value: Value, place: Place) -> bool:
+        """Is a value there on some way, as far as is known, and on none on the CPU?"""
+        found = [one for one, _ in alternatives(self.where(value), self.state.path)]
+        return place in found and not any(one.on_host for one in found)
 
     def _moves_itself(self, made: Link) -> bool:
         """Is what is made here a graph that `.to()` changes: an item of a data set, or one that is put together?"""
