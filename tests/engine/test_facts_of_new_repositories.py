@@ -1,4 +1,4 @@
-"""Facts that were missing in repositories nobody had looked at: each with programs that are told, and others that are right."""
+"""Facts that were missing in repositories nobody had looked at: programs that are told, and others that are right."""
 
 from __future__ import annotations
 

@@ -49,23 +49,21 @@ def _speaks_of_devices(function: Function, source: Source) -> bool:
 
 
 def _given(function: Function) -> Iterator[ast.Call]:
-    """The factories without a device whose tensors are all that a function gives, or that an object it gives is made of."""
+    """The factories without a device whose tensor a function gives, alone or in an object that is made of it."""
     returned = [one.value for one in function.nodes if isinstance(one, ast.Return) and one.value is not None]
-    if len(returned) != 1:
-        return
+    made = [one for one in function.nodes if isinstance(one, ast.Call) and _is_factory(one, function)]
+    if len(returned) != 1 or len(made) != 1:
+        return  # what one makes may be for another
     kept = {
         one.targets[0].id: one.value
         for one in function.nodes
         if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
     }
     whole = returned[0]
-    parts = [whole]
-    if isinstance(whole, ast.Call) and not _is_factory(whole, function) and len(whole.args) == 1:
-        parts = [whole.args[0]]  # the object that holds it
-    for part in parts:
-        made = kept.get(part.id, part) if isinstance(part, ast.Name) else part
-        if isinstance(made, ast.Call) and _is_factory(made, function):
-            yield made
+    if isinstance(whole, ast.Call) and whole not in made and len(whole.args) == 1:
+        whole = whole.args[0]  # the object that holds it
+    given = kept.get(whole.id, whole) if isinstance(whole, ast.Name) else whole
+    yield from (one for one in made if one is given)
 
 
 def _is_factory(call: ast.Call, function: Function) -> bool:
