@@ -14,12 +14,16 @@ import devfix as package
 import pytest
 from devfix.cli import main
 from devfix.pipeline.parallel import cores
+from forked import Server
+from later import is_built_for_cuda, torch
 from ran import TESTS, Ran
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts `pytest &` with Ctrl-C ignored, and children inherit that: the tests that interrupt devfix
     # would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+sys.dont_write_bytecode = False  # of the tests: for each worker to compile them takes seconds
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -57,27 +61,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="long run; use --long"))
         if item.get_closest_marker("cuda"):
             if gpu is None:
-                import torch  # takes seconds: only if such a test is collected
-
-                gpu = torch.cuda.is_available()
+                gpu = is_built_for_cuda() and torch.cuda.is_available()
             if not gpu:
                 item.add_marker(pytest.mark.skip(reason="no CUDA GPU"))
 
 
+STUBS = str(TESTS / "stubs.py")
+
+
+@pytest.fixture(scope="session")
+def stubs() -> Iterator[Server]:
+    """What `devfix` with the stub codemods is forked from."""
+    with Server(STUBS, "serve") as server:
+        yield server
+
+
 @pytest.fixture
-def devfix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+def devfix(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Ran]:
     """Run `devfix` with the stub codemods in a process of its own, in `tmp_path`."""
-    monkeypatch.chdir(tmp_path)
     path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH", ""))))
 
     def run(*arguments: str | bytes, stdin: bytes = b"", cwd: Path = tmp_path, **environment: str) -> Ran:
+        environment = {**os.environ, "PYTHONPATH": path, **environment}
+        if hasattr(os, "fork"):
+            server: Server = request.getfixturevalue("stubs")
+            return server.run(arguments, stdin, cwd, environment)
+        command = [sys.executable, STUBS, *arguments]
         done = subprocess.run(
-            [sys.executable, str(TESTS / "stubs.py"), *arguments],
-            input=stdin,
-            capture_output=True,
-            cwd=cwd,
-            env={**os.environ, "PYTHONPATH": path, **environment},
-            timeout=120,
+            command, input=stdin, capture_output=True, cwd=cwd, env=environment, timeout=120
         )
         return Ran(done.returncode, done.stdout, done.stderr.decode(errors="surrogateescape"))
 

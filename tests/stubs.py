@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import sys
 import time
@@ -148,14 +149,30 @@ STUBS: dict[str, type[Codemod]] = {kind.id: kind for kind in (Rename, Insert, Fl
 
 def stub_cli() -> int:
     """`devfix` with the stubs in the place of its own codemods."""
-    import devfix.codemod
-    import stubs  # by its name, so that worker processes find the classes
-
-    devfix.codemod.registry = lambda: dict(stubs.STUBS)  # type: ignore[assignment]
+    take_their_place()
     from devfix.cli import main
 
     return main()
 
 
+def take_their_place() -> None:
+    import devfix.codemod
+    import stubs  # by its name, so that worker processes find the classes
+
+    devfix.codemod.registry = lambda: dict(stubs.STUBS)  # type: ignore[assignment]
+
+
+def prepare() -> None:
+    """Import what takes most of the time."""
+    take_their_place()
+    for name in ("checkers.besides", "commands.apply", "commands.check", "commands.diff", "pipeline.runner"):
+        importlib.import_module(f"devfix.{name}")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        from forked import serve
+
+        prepare()
+        serve()
     sys.exit(stub_cli())

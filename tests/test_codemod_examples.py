@@ -77,10 +77,14 @@ def check_with_torch(case: Case) -> None:
     assert numbers(verdicts[0].run.output), "an example prints numbers, or there is nothing to compare"
 
 
+@pytest.fixture(scope="module")
+def place() -> str:
+    return run_program("", "cuda").device
+
+
 @each_case
-def test_runs_with_torch(case: Case) -> None:
+def test_runs_with_torch(case: Case, place: str) -> None:
     """On the CPU and on simulated CUDA."""
-    place = run_program("", "cuda").device
     if place != "cuda (simulated)":
         pytest.skip(f"there is a real GPU: {place}")
     check_with_torch(case)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from devfix.smoke import Runner
 from fixes import Fixed, fixed, judged
+from later import needs_torch
 
 _HEAD = (
     "import torch\nx = torch.ones(3)\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
@@ -30,6 +30,7 @@ _WRONG = (
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
+    needs_torch()
     with Runner() as runner:
         yield runner
 

@@ -7,8 +7,8 @@ machine is. `benchmarks/growth.py` measures time, at larger sizes.
 from __future__ import annotations
 
 import sys
+from cProfile import Profile
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -26,20 +26,9 @@ def work(family: Family, size: int, folder: Path) -> int:
     """The calls that the analysis of one program takes."""
     folder.mkdir()
     analysed(written(family.make(1), folder))  # modules are imported, tables are read
-    path = written(family.make(size), folder)
-    count = 0
-
-    def step(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(step)
-    try:
-        analysed(path)
-    finally:
-        sys.setprofile(before)
-    return count
+    profile = Profile()
+    profile.runcall(analysed, written(family.make(size), folder))
+    return sum(one.callcount for one in profile.getstats())
 
 
 @pytest.mark.parametrize(

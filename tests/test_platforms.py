@@ -5,6 +5,7 @@ This is not those systems: their files, consoles and processes are tried by .git
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -23,8 +24,18 @@ MISSING = {
     ),
     "darwin": ("", "getxattr listxattr setxattr", ""),
 }
+COMMANDS = {  # and their exit codes
+    "check --jobs 2 examples": 1,
+    "diff examples": 1,
+    "explain examples/gpt_classifier/train.py:112": 0,
+    "stats examples": 0,
+    "doctor --no-torch": 0,
+    "apply --unsafe examples": 0,
+    "check examples": 0,
+    "undo": 0,
+}
 WITHOUT = """
-import multiprocessing, os, shutil, signal, subprocess, sys, tempfile
+import json, multiprocessing, os, shutil, signal, subprocess, sys, tempfile
 import click._termui_impl  # it has a Windows of its own
 modules, functions, signals = (words.split() for words in sys.argv[1:4])
 sys.modules |= dict.fromkeys(modules)
@@ -33,7 +44,8 @@ for module, names in ((os, functions), (signal, signals)):
         if hasattr(module, name):
             delattr(module, name)
 from devfix.cli import main
-sys.exit(main(sys.argv[4:]))
+codes = [main(command) for command in json.loads(sys.argv[4])]
+print(json.dumps(codes), file=sys.stderr)
 """
 
 
@@ -42,19 +54,15 @@ def test_commands_work_without_what_other_systems_lack(tmp_path: Path, system: s
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     before = {path: path.read_bytes() for path in (tmp_path / "examples").rglob("*") if path.is_file()}
 
-    def devfix(*arguments: str) -> int:
-        command = [sys.executable, "-c", WITHOUT, *MISSING[system], *arguments]
-        scratch = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-        done = subprocess.run(command, cwd=tmp_path, env=os.environ | scratch, capture_output=True, text=True)
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode
-
-    assert devfix("check", "--jobs", "2", "examples") == 1
-    assert devfix("diff", "examples") == 1
-    assert devfix("explain", "examples/gpt_classifier/train.py:112") == 0
-    assert devfix("stats", "examples") == 0
-    assert devfix("doctor", "--no-torch") == 0
-    assert devfix("apply", "--unsafe", "examples") == 0
-    assert devfix("check", "examples") == 0
-    assert devfix("undo") == 0
+    commands = [json.dumps([words.split() for words in COMMANDS])]
+    scratch = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *MISSING[system], *commands],
+        cwd=tmp_path,
+        env=os.environ | scratch,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert json.loads(done.stderr.splitlines()[-1]) == [*COMMANDS.values()]
     assert {path: path.read_bytes() for path in before} == before

@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 from devfix.models.loader import models
+from later import torch
 
 _OTHERS = ("torch.", "Tensor.", "backend.", "os.", "multiprocessing.")
 ROWS = {name: row for name, row in models().rows.items() if not name.startswith(_OTHERS)}

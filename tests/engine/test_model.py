@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
-import torch.nn.utils.rnn
-import torch.utils.model_zoo
 from devfix.models.loader import TENSOR_METHOD, Row, models, module_attributes
+from later import torch
 
 ROWS = models().rows
 OF_TORCH = {name: row for name, row in ROWS.items() if name.startswith("torch.")}
@@ -49,7 +46,8 @@ NEWER = (
 
 
 def test_the_names_are_torchs() -> None:
-    importlib.import_module("torch.distributed.fsdp")  # takes a second
+    for late in ("torch.distributed.fsdp", "torch.nn.utils.rnn", "torch.utils.model_zoo"):
+        importlib.import_module(late)
     there = [name for name in sorted(OF_TORCH) if not name.startswith(NEWER) or _has(name)]
     assert [name for name in there if not callable(found(name))] == []
 
@@ -114,7 +112,9 @@ def test_keywords_that_are_numbers_are_torchs() -> None:
         for schema in torch._C._jit_get_schemas_for_operator(f"aten::{last}"):
             if "Scalar" not in schema.overload_name:
                 named |= {one.name for one in schema.arguments if re.search("number|float", str(one.type))}
-        function = getattr(F, last, None) if name.startswith("torch.nn.functional.") else None
+        function = (
+            getattr(torch.nn.functional, last, None) if name.startswith("torch.nn.functional.") else None
+        )
         given = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
         named |= {one.name for one in given if "float" in str(one.annotation)}
     assert named - {"min", "max", "a", "b"} == models().scalars
@@ -259,7 +259,7 @@ def test_arrays_of_numpy_that_have_dimensions(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(models().tensors))
 def test_a_keyword_takes_a_tensor_or_nothing(name: str) -> None:
     """The keyword is one of the function; None does, a tensor with dimensions does, and nothing else."""
-    function = getattr(F, name.removeprefix("torch.nn.functional."))
+    function = getattr(torch.nn.functional, name.removeprefix("torch.nn.functional."))
     target = torch.zeros(2, 3) if "binary" in name else torch.zeros(2, dtype=torch.long)
     for keyword in models().tensors[name]:
         assert keyword in inspect.signature(function).parameters

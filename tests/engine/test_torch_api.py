@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from devfix.models import torch_api
+from later import torch
 
 # Factories by their shape alone, left out because hardly a program has them.
 RARE_FACTORIES = {

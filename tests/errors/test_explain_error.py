@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from devfix.cli import main
+from later import needs_torch
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +28,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def raised() -> str:
     """What the program prints when it ends on simulated CUDA."""
-    pytest.importorskip("torch")
+    needs_torch()
     folder = ROOT / "examples" / "image_toolkit"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

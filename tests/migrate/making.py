@@ -41,6 +41,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = nn.Linear(4, %d).to(device)
 print(model(torch.zeros(1, 4, device=device)))
 """
+MUCH = b"#" * 99 + b"\n"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
 
 
@@ -206,7 +207,7 @@ def detached(path: Path, n: int) -> str:
 
 
 def huge(path: Path, n: int) -> str:
-    big = (FIXABLE % n) + b"# much\n" * 200_000
+    big = (FIXABLE % n) + MUCH * 15_000
     repository(path, {"big.py": big, "train.py": FIXABLE % n})
     return "changed"
 

@@ -93,9 +93,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
     start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
     try:
-        for _ in range(3):
-            start("worker", "--scheduler-file", str(file), "--nthreads", "1", "--host", "127.0.0.1",
-                  "--no-dashboard", "--local-directory", str(folder))  # fmt: skip
+        start("worker", "--scheduler-file", str(file), "--nworkers", "3", "--nthreads", "1", "--host", "127.0.0.1",
+              "--no-dashboard", "--local-directory", str(folder))  # fmt: skip
         deadline = time.monotonic() + 60
         while not file.exists() and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -14,7 +14,7 @@ from devfix.migrate.driver import Progress, drive
 from devfix.migrate.model import Limits, Settings
 from devfix.migrate.state import Store
 from killing import leftovers
-from making import CLEAN, FIXABLE, repository
+from making import CLEAN, FIXABLE, MUCH, repository
 
 POISON = '''
 """A codemod that ends or stops the process on files that ask for it."""
@@ -92,7 +92,7 @@ def test_a_repository_that_ends_its_worker(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_large_file_gets_a_process_of_its_own(tmp_path: Path) -> None:
     """A worker may start processes, too."""
-    with campaign(tmp_path, {"a": FIXABLE % 2 + b"# much\n" * 400_000}) as store:
+    with campaign(tmp_path, {"a": FIXABLE % 2 + MUCH * 28_000}) as store:
         assert run(tmp_path, store)["a"] == ("changed", "")
 
 

@@ -14,6 +14,7 @@ from devfix.migrate import children, trees
 from devfix.migrate.git import Git
 from devfix.migrate.model import Artefact, Job, Limits, Outcome, Settings, Source
 from devfix.migrate.state import Store
+from later import needs_torch
 from making import CLEAN, FIXABLE, commit, git, repository, whole
 
 COMPARED = b"import torch\n\n\ndef f(x: torch.Tensor):\n    return x.device == 'cuda'\n"
@@ -198,7 +199,7 @@ def verified(tmp_path: Path, command: str, seconds: float = 60) -> Outcome:
 @pytest.mark.parametrize("examples", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_smoke(tmp_path: Path, examples: bool) -> None:
     """The program, and the examples of what has changed something, on CUDA or simulated CUDA."""
-    pytest.importorskip("torch")
+    needs_torch()
     path = repository(tmp_path / "r", {"train.py": FIXABLE % 2})
     limits = Limits(seconds=600)
     settings = Settings("camp", "devfix/camp", smoke=examples, smoke_cmd="python train.py", limits=limits)
@@ -227,7 +228,7 @@ def test_a_command_that_the_change_repairs(tmp_path: Path) -> None:
 
 def test_the_program_on_simulated_cuda_as_the_command(tmp_path: Path) -> None:
     """`devfix run` fails where the device error is raised, and passes where it is not."""
-    pytest.importorskip("torch")
+    needs_torch()
     outcome = verified(tmp_path, f"'{sys.executable}' -m devfix run train.py", seconds=600)
     assert outcome.state == "verified" and "fails (exit code 1) before the change" in outcome.verified
 

@@ -16,6 +16,7 @@ from authors import RULE, Ran
 from devfix import api
 from devfix.codemod import registry
 from devfix.own import known
+from later import needs_torch
 
 Run = Callable[..., Ran]
 Write = Callable[..., Path]
@@ -145,7 +146,7 @@ def test_lines_that_have_nothing_to_do_with_it_must_stay(write: Write) -> None:
 
 
 def test_examples_are_run_with_torch(write: Write) -> None:
-    pytest.importorskip("torch")
+    needs_torch()
     text = RULE.replace("alpha = 1  # one\\nprint(alpha)", "alpha = 1  # one\\nprint(alpha + 1)")
     kind = loaded(write, text.replace("print(beta)", "print(beta + 1)"))
     runs = {
@@ -164,7 +165,7 @@ def test_examples_are_run_with_torch(write: Write) -> None:
 
 
 def test_a_bug_that_raises_on_the_cpu_as_well(write: Write) -> None:
-    pytest.importorskip("torch")
+    needs_torch()
     kind = loaded(write)
     example = api.Example("A typo", "beta = 1\nprint(alpha)\n", "beta = 1\nprint(beta)\n")
 

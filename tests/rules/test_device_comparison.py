@@ -143,6 +143,10 @@ SILENT = {
     "class T:\n    vae: 'AutoencoderKL | Mine'\n    def f(self):\n        return self.vae.device == 'cpu'\n",
     "an attribute of a class of one's own": "class T:\n    def __init__(self):\n        self.vae: Mine = Mine()\n"
     "    def f(self):\n        return self.vae.device == 'cpu'\n",
+    "a result that has its index": "def named(d):\n    d = torch.device(d)\n    if d.index is None:\n"
+    "        return f'cuda:{torch.cuda.current_device()}'\n    return str(d)\nassert named('cuda') == 'cuda:3'\n",
+    "one of several GPUs is asked for": "def named(d):\n    if d is None:\n"
+    "        return f'cuda:{torch.cuda.current_device()}'\n    return 'cuda'\nassert named(d) == 'cuda:3'\n",
     "strings": "def f(device='cuda'):\n    return device == 'cpu'\n",
     "unknown": "def f(device):\n    return device == 'cpu' or 'cuda' in device\n",
     "types": "def f(x: torch.Tensor):\n    return x.device.type == 'cuda'\n",

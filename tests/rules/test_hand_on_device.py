@@ -20,14 +20,17 @@ _NONE = _ONES.replace("'cpu'", "None")
 
 # name: (before, what the call becomes)
 CHANGED = {
-    "a parameter": (_ONES + "def f(n, device):\n    return ones(n)\n", "ones(n, device=device)"),
+    "a parameter": (
+        _ONES + "def f(n, x, device):\n    return x.to(device) * ones(n)\n",
+        "ones(n, device=device)",
+    ),
     "a variable": (
         _CUDA + "def f(n, x):\n    device = x.device\n    return ones(n)\n",
         "ones(n, device=device)",
     ),
     "an attribute": (
         _ONES + "class A:\n    def __init__(self, device):\n        self.device = device\n"
-        "    def f(self):\n        return ones(3)\n",
+        "    def f(self, x):\n        return ones(3) - x.to(self.device)\n",
         "ones(3, device=self.device)",
     ),
     "a device by its class": (
@@ -45,7 +48,20 @@ CHANGED = {
         "        return torch.ones(n, device=device)\n\n\ndef f(device):\n    net = Net()\n    return net.draw(2)\n",
         "net.draw(2, device=device)",
     ),
-    "None is torch's CPU": (_NONE + "def f(n, device):\n    return ones(n)\n", "ones(n, device=device)"),
+    "None is torch's CPU": (
+        _NONE + "def f(n, device):\n    made = ones(n)\n    return torch.ones(n, device=device) @ made\n",
+        "ones(n, device=device)",
+    ),
+    "the CPU by a torch.device": (
+        _ONES.replace("'cpu'", "torch.device('cpu')")
+        + "def f(n, x, device):\n    return x.to(device) * ones(n)\n",
+        "ones(n, device=device)",
+    ),
+    "on the way through another one": (
+        _ONES + "def two(n):\n    return ones(n) * 2\n\n\n"
+        "def f(n, x, device):\n    x = x.to(device)\n    made = ones(n)\n    return x + made.unsqueeze(0)\n",
+        "ones(n, device=device)",
+    ),
     "calls itself": (
         "def move(x, device='cpu'):\n    if isinstance(x, list):\n        return [move(y) for y in x]\n"
         "    return x.to(device)\n",
@@ -71,6 +87,12 @@ CHANGED = {
 
 # Another device is meant, or it does not matter.
 SILENT = {
+    "it is combined with nothing of another device": _ONES + "def f(n, device):\n    return ones(n)\n",
+    "it is combined with what is on the CPU": _NONE
+    + "def f(n, device):\n    x = torch.zeros(n)\n    x += ones(n)\n    return x.to(device)\n",
+    "it is copied": _ONES + "def f(n, x, device):\n    return x.to(device) * ones(n).to(x.device)\n",
+    "it is an index": _ONES + "def f(n, device):\n    return torch.rand(3, device=device)[ones(n).long()]\n",
+    "it is a number": _ONES + "def f(n, x, device):\n    return x.to(device) * ones(n).sum()\n",
     "it is handed on": _ONES + "def f(n, device):\n    return ones(n, device)\n",
     "other attributes": "class Net(torch.nn.Module):\n    def cache(self, device=None):\n        return helper(device=device)\n"
     "    def grow(self):\n        self.cos, self.sin = self.cache(device=self.cos.device)\n"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from devfix.models.loader import models
+from later import torch
 
 READERS = models().readers
 OF_NUMPY = {
@@ -20,24 +21,27 @@ LISTS = {name.removeprefix("numpy.") for name in READERS.lists}
 REFUSED = "can't convert cuda:0 device type tensor to numpy"
 
 
-class Placed(torch.Tensor):
-    """A tensor that numpy cannot read, as one on CUDA, with all other methods."""
+@cache
+def tensors() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tensors of the host, and the same ones that numpy cannot read, as on CUDA, with all other methods."""
 
-    def __array__(self, *given: object, **named: object) -> Any:
-        raise TypeError(REFUSED)
+    class Placed(torch.Tensor):  # type: ignore[misc]
+        def __array__(self, *given: object, **named: object) -> Any:
+            raise TypeError(REFUSED)
 
-    def numpy(self, *given: object, **named: object) -> Any:
-        raise TypeError(REFUSED)
+        def numpy(self, *given: object, **named: object) -> Any:
+            raise TypeError(REFUSED)
+
+    host = {
+        "matrix": torch.rand(3, 3) + 0.1,
+        "vector": torch.rand(3) + 0.1,
+        "integers": torch.tensor([0, 1, 2]),
+        "number": torch.tensor(1.0),
+        "booleans": torch.tensor([True, False, True]),
+    }
+    return host, {name: torch.Tensor._make_subclass(Placed, value) for name, value in host.items()}
 
 
-HOST = {
-    "matrix": torch.rand(3, 3) + 0.1,
-    "vector": torch.rand(3) + 0.1,
-    "integers": torch.tensor([0, 1, 2]),
-    "number": torch.tensor(1.0),
-    "booleans": torch.tensor([True, False, True]),
-}
-PLACED = {name: torch.Tensor._make_subclass(Placed, value) for name, value in HOST.items()}
 OTHERS: list[Any] = [0, [0], [0.5, 1.0, 2.0], np.ones((3, 3)), np.arange(3), 50]
 
 
@@ -48,9 +52,9 @@ def function(name: str) -> Callable[..., object] | None:
     return found  # type: ignore[no-any-return]
 
 
-def calls(name: str, values: dict[str, torch.Tensor], at: int, many: bool) -> Iterator[list[Any]]:
-    for key in HOST:
-        it: Any = [values[key], values[key]] if many else values[key]
+def calls(values: dict[str, Any], at: int, many: bool) -> Iterator[list[Any]]:
+    for value in values.values():
+        it: Any = [value, value] if many else value
         if at == 0:
             yield [it]
             yield [it, it]
@@ -80,13 +84,14 @@ CASES = [
 @pytest.mark.parametrize("many", [False, True])
 def test_each_raises_where_the_tensor_is_on_a_device_and_runs_where_it_is_not(many: bool) -> None:
     wrong: list[str] = []
+    on_host, on_device = tensors()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, at, several in CASES:
             call = function(name)
             if several is not many or call is None:  # of another version of numpy
                 continue
-            pairs = zip(calls(name, HOST, at, many), calls(name, PLACED, at, many), strict=True)
+            pairs = zip(calls(on_host, at, many), calls(on_device, at, many), strict=True)
             found = {outcome(call, placed) for host, placed in pairs if outcome(call, host) == "ran"}
             one_argument = at and "failed" not in found and not found
             if found != {"refused"} and not one_argument:
@@ -97,11 +102,12 @@ def test_each_raises_where_the_tensor_is_on_a_device_and_runs_where_it_is_not(ma
 def test_what_is_written_to_a_file() -> None:
     second = sorted(name for name, at in OF_NUMPY.items() if at == (1, ""))
     assert second
+    on_host, on_device = tensors()
     for name in second:
         call = function(name)
         assert call is not None
-        assert outcome(call, [io.BytesIO(), HOST["vector"]]) == "ran"
-        assert outcome(call, [io.BytesIO(), PLACED["vector"]]) == "refused"
+        assert outcome(call, [io.BytesIO(), on_host["vector"]]) == "ran"
+        assert outcome(call, [io.BytesIO(), on_device["vector"]]) == "refused"
 
 
 @pytest.mark.parametrize(
@@ -113,5 +119,8 @@ def test_what_gives_a_tensor_back_is_not_among_them(name: str) -> None:
 
 def test_take_along_axis_only_indexes() -> None:
     given = torch.tensor([[0, 1, 2]])
-    assert outcome(np.take_along_axis, [PLACED["matrix"], given.numpy(), 0]) == "ran"
-    assert outcome(np.mean, [HOST["matrix"]]) == "failed" or outcome(np.mean, [PLACED["matrix"]]) == "ran"
+    on_host, on_device = tensors()
+    assert outcome(np.take_along_axis, [on_device["matrix"], given.numpy(), 0]) == "ran"
+    assert (
+        outcome(np.mean, [on_host["matrix"]]) == "failed" or outcome(np.mean, [on_device["matrix"]]) == "ran"
+    )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,10 @@ HERE = Path(__file__).resolve().parent
 NOTE = "devfix: torch.compile traces the program and runs the graphs eagerly (no GPU code generation)"
 
 
-def ran(path: Path, device: str = "cuda", **named: Any) -> supervise.Ended:
-    ended = supervise.run(supervise.python([str(path)]), device=device, capture=True, seconds=500, **named)
+def ran(programs: Path, program: str, device: str = "cuda", **named: Any) -> supervise.Ended:
+    (programs / "program.py").write_text(program)
+    command = supervise.python(["program.py"])
+    ended = supervise.run(command, device=device, cwd=str(programs), capture=True, seconds=500, **named)
     if any(told.cannot for told in ended.told):
         pytest.skip(ended.unchecked)
     return ended
@@ -29,13 +29,12 @@ def rows(text: str) -> dict[str, list[object]]:
     return {name: rest[:3] for name, *rest in found}
 
 
-def test_the_same_as_on_the_cpu() -> None:
+def test_the_same_as_on_the_cpu(programs: Path) -> None:
     """Results, errors, graph breaks and numbers of graphs."""
-    path = HERE / "compiled.py"
-    ended = ran(path)
-    plain = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=500)
+    program = (HERE / "compiled.py").read_text()
+    ended, plain = ran(programs, program), ran(programs, program, "cpu")
     assert ended.code == 0 and not ended.unchecked and NOTE in ended.output, ended.output
-    simulated, cpu = rows(ended.output), rows(plain.stdout)
+    simulated, cpu = rows(ended.output), rows(plain.output)
     assert len(cpu) == 17 and simulated == cpu
     errors = [said for said, _, _ in simulated.values() if ": " in str(said)]
     assert [str(one).partition(":")[0] for one in errors] == ["Unsupported", "Unsupported", "RuntimeError"]
@@ -58,16 +57,16 @@ def test_a_device_error_comes_at_tracing(simulated: Callable[..., Ran]) -> None:
     assert "apply --codemod move-inputs program.py" in told
 
 
-def test_nothing_is_traced_where_the_program_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(MIXED)
-    ended = ran(tmp_path / "program.py", keep_going=True)
+def test_nothing_is_traced_where_the_program_goes_on(programs: Path) -> None:
+    ended = ran(programs, MIXED, keep_going=True)
     assert ended.code == 0 and len(ended.seen) == 1, ended.output
     assert "torch.compile is replaced by eager execution" in ended.output
 
 
-def test_an_exception_survives_the_end_of_a_device_guard(tmp_path: Path) -> None:
+def test_an_exception_survives_the_end_of_a_device_guard(programs: Path) -> None:
     """C++ guards end while the exception of a dispatch mode is on its way."""
-    (tmp_path / "program.py").write_text(
+    ended = ran(
+        programs,
         "import torch\n"
         "from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode\n\n"
         "with FakeTensorMode():\n"
@@ -75,7 +74,6 @@ def test_an_exception_survives_the_end_of_a_device_guard(tmp_path: Path) -> None
         "    try:\n"
         "        x[x > 0]\n"
         "    except DynamicOutputShapeException as error:\n"
-        "        print('caught', error)\n"
+        "        print('caught', error)\n",
     )
-    ended = ran(tmp_path / "program.py")
     assert ended.code == 0 and "caught aten.nonzero" in ended.output, ended.output

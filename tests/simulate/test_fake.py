@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from devfix.codemod import Example, registry
 from devfix.smoke import Run, Runner, smoke_examples
+from later import is_built_for_cuda
 
 FAKE = "cuda (fake tensors)"
 HEAD = "import torch\nfrom torch import nn\nc = torch.ones(3, device='cuda')\nm = torch.ones(3)\n"
@@ -68,7 +68,7 @@ def test_what_cuda_refuses_is_an_error(runner: Runner, program: str) -> None:
     ],
 )
 def test_what_cuda_allows_runs(runner: Runner, program: str) -> None:
-    if "LSTM" in program and torch.version.cuda:
+    if "LSTM" in program and is_built_for_cuda():
         pytest.skip("a build with CUDA asks the driver")
     found = run(runner, program)
     assert (found.status, found.output) == ("ok", "cuda:0\n"), found
@@ -104,7 +104,7 @@ def test_what_is_caught_is_refused_too(runner: Runner) -> None:
     assert found.status == "unsupported", found
 
 
-@pytest.mark.skipif(bool(torch.version.cuda), reason="a build with CUDA asks the driver")
+@pytest.mark.skipif(is_built_for_cuda(), reason="a build with CUDA asks the driver")
 def test_examples_of_a_codemod(runner: Runner) -> None:
     found = smoke_examples("reorder-to", registry()["reorder-to"].examples, runner)
     assert found.ok and found.checked_on == f"cpu, {FAKE}", found

@@ -142,23 +142,25 @@ def test_too_long(forks: Forks, root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, program, why",
+    "name, program, printed, why",
     [
-        ("numpy/__init__.py", "import torch, numpy\nprint(numpy.OWN)\n", "a module numpy of its own"),
-        ("platform.py", "import platform\nprint(platform.OWN)\n", "a module platform of its own"),
+        ("numpy/__init__.py", "import torch, numpy\nprint(numpy.OWN)\n", "no attribute", "a module numpy of its own"),
+        ("platform.py", "import platform\nprint(platform.OWN)\n", "its own", "a module platform of its own"),
         ("beside.py", "import os\nos.environ['OMP_NUM_THREADS'] = '3'\nimport torch\nprint(torch.get_num_threads())\n",
-         "changes the environment"),
+         "", "changes the environment"),
     ],
 )  # fmt: skip
-def test_what_needs_a_process_of_its_own(name: str, program: str, why: str, tmp_path: Path) -> None:
+def test_what_needs_a_process_of_its_own(
+    name: str, program: str, printed: str, why: str, tmp_path: Path
+) -> None:
     """It is noticed, and the run is done again in one."""
     root = tmp_path / "repository"
     (root / name).parent.mkdir(parents=True)
-    (root / name).write_text("OWN = 1\n")
+    (root / name).write_text("OWN = 'its own'\n")
     with Forks() as forks:
         done = ended(root, program, forks)
         assert forks.started and why in forks.problem
-    assert done.output == ended(root, program, None).output
+    assert (printed or ended(root, program, None).output) in done.output
 
 
 def test_another_environment_or_program(forks: Forks, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

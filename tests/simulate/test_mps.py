@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from devfix.simulate import supervise
 from devfix.simulate.native_functions import load
 from facts.running import outcome
+from ran import Ran
 
 HEAD = "import torch, torch.nn as nn, torch.nn.functional as F\nh = torch.ones(2, 3)\nm = h.to('mps')\n"
 NO_DOUBLE = (
@@ -171,20 +173,16 @@ def test_the_table_of_operations() -> None:
     assert mps["add.out"].iterates and not mps["addmm.out"].iterates
 
 
-def test_a_suite(tmp_path: Path) -> None:
+def test_a_suite(tmp_path: Path, suites: Callable[..., Ran]) -> None:
     (tmp_path / "test_suite.py").write_text(
         "import torch\n"
         "def test_there():\n    assert torch.ones(2, device='mps').sum().item() == 2\n"
         "def test_mixed():\n    torch.ones(2, device='mps') + torch.ones(2)\n"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--simulate-mps"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert "devfix: a device of type mps, simulated" in done.stdout
-    assert "1 failed, 1 passed" in done.stdout and "mps:0 and cpu!" in done.stdout
-    done = subprocess.run(
-        [*command, "--simulate-cuda=1"], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
-    assert "exclude each other" in done.stderr
+    said = suites(tmp_path, "--simulate-mps").text
+    assert "devfix: a device of type mps, simulated" in said
+    assert "1 failed, 1 passed" in said and "mps:0 and cpu!" in said
+    assert "exclude each other" in suites(tmp_path, "--simulate-mps", "--simulate-cuda=1").err
 
 
 @pytest.mark.parametrize("arguments", [["--devices", "2"], ["--devices", "0", "--keep-going"]])

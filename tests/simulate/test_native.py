@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from devfix.simulate import supervise
 from devfix.simulate.errors import is_refusal
 from facts import facts
+from later import needs_torch
 from test_cuda_facts import agrees
 
 TESTS = Path(__file__).resolve().parent
@@ -36,27 +39,38 @@ print(json.dumps([torch.__version__, outcomes(wanted, 2)]))
 THEMES = ["accelerator", "first", "generators", "loading", "streams"]
 
 
-def python(source: str, built: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "DEVFIX_SIMULATE_BUILT": str(built), "OMP_NUM_THREADS": "1", **more}
-    return subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, env=environment, timeout=300
-    )
+Python = Callable[..., supervise.Ended]
 
 
-def command(built: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "DEVFIX_SIMULATE_BUILT": str(built), **more}
-    words = [sys.executable, "-m", "devfix", "simulate", "--build"]
-    return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=600)
+@pytest.fixture
+def python(programs: Path) -> Python:
+    """Run a program in a process that has no devices yet; `more` is set when it has begun."""
+
+    def run(source: str, built: str | Path, **more: str) -> supervise.Ended:
+        environment = f"import os\nos.environ.update({more!r})\n"
+        (programs / "program.py").write_text(environment + source)
+        return supervise.run(
+            supervise.python(["program.py"]),
+            device="cpu",
+            cwd=str(programs),
+            env={**os.environ, "DEVFIX_SIMULATE_BUILT": str(built)},
+            capture=True,
+            seconds=300,
+        )
+
+    return run
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the extension for this torch, made by the command."""
-    pytest.importorskip("torch")
+    needs_torch()
     if shutil.which("c++") is None:
         pytest.skip("no C++ compiler")
     folder = tmp_path_factory.mktemp("built")
-    done = command(folder)
+    words = [sys.executable, "-m", "devfix", "simulate", "--build"]
+    environment = {**os.environ, "DEVFIX_SIMULATE_BUILT": str(folder)}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=600)
     if "nothing to simulate" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
@@ -65,20 +79,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def wrong(themes: list[str], devices: int, built: Path, change: str = "") -> list[str]:
+def wrong(python: Python, themes: list[str], devices: int, built: Path, change: str = "") -> list[str]:
     """The facts that do not hold in a process with the extension."""
     source = ENABLE.format(tests=str(TESTS), devices=devices, change=change)
     done = python(source + FACTS.format(themes=themes, devices=devices), built)
-    assert done.returncode == 0, done.stderr
-    version, found = json.loads(done.stdout.splitlines()[-1])
+    assert done.code == 0, done.output
+    version, found = json.loads(done.output.splitlines()[-1])
     known = {fact.id: fact for theme in themes for fact in facts(theme)}
     assert found
     return [f"{name}: {text}" for name, text in found.items() if not agrees(known[name], text, version)]
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_the_facts(built: Path, devices: int) -> None:
-    assert not wrong(THEMES, devices, built)
+def test_the_facts(built: Path, devices: int, python: Python) -> None:
+    # What two facts of one device import, each in a fork, takes seconds.
+    assert not wrong(python, THEMES, devices, built, "import torch._dynamo" if devices == 1 else "")
 
 
 # A build for CPUs that is like one for GPUs: with a kernel and a function for CUDA that are torch's own.
@@ -103,12 +118,12 @@ for call, argument in (torch.ops.quantized.covered, torch.ones(1).cuda()), (torc
 """
 
 
-def test_what_a_gpu_build_has_of_its_own_is_covered(built: Path) -> None:
-    assert not wrong(["first"], 1, built, GPU_BUILD)
+def test_what_a_gpu_build_has_of_its_own_is_covered(built: Path, python: Python) -> None:
+    assert not wrong(python, ["first"], 1, built, GPU_BUILD)
     source = ENABLE.format(tests=str(TESTS), devices=2, change=GPU_BUILD)
     done = python(source + REFUSED, built)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
+    assert done.code == 0, done.output
+    first, second = done.output.splitlines()[-2:]
     assert is_refusal(first) and is_refusal(second)
 
 
@@ -133,31 +148,31 @@ print(x.grad.device, torch.ones(2).to(0).device, torch._C._get_accelerator(), to
 """
 
 
-def test_it_is_used_where_the_layout_is_another(built: Path, tmp_path: Path) -> None:
-    assert python(SWAPPED, built).stdout == "cuda:1 cuda:0 cuda True\n"
+def test_it_is_used_where_the_layout_is_another(built: Path, tmp_path: Path, python: Python) -> None:
+    assert python(SWAPPED, built).output == "cuda:1 cuda:0 cuda True\n"
     without = python(SWAPPED, tmp_path)
-    assert without.returncode == 1 and "; `devfix simulate --build` compiles an extension" in without.stderr
+    assert without.code == 1 and "; `devfix simulate --build` compiles an extension" in without.output
 
 
-def test_it_is_not_looked_for_in_the_folder_at_hand(built: Path) -> None:
+def test_it_is_not_looked_for_in_the_folder_at_hand(python: Python) -> None:
     source = "from devfix.simulate import native; print(native.library(), native.built())"
-    done = python(source, Path("simulate"), XDG_CACHE_HOME="", HOME="here")
-    assert done.stdout == "None False\n", done.stderr
+    assert python(source, "simulate", XDG_CACHE_HOME="", HOME="here").output == "None False\n"
 
 
-def test_a_library_that_cannot_be_loaded(built: Path, tmp_path: Path) -> None:
+def test_a_library_that_cannot_be_loaded(built: Path, tmp_path: Path, python: Python) -> None:
     (tmp_path / "simulate").mkdir()
     (library,) = (built / "simulate").iterdir()
     (tmp_path / "simulate" / library.name).write_text("no library")
     done = python("from devfix.simulate import enable; enable()", tmp_path)
-    assert "CannotSimulate: the compiled extension cannot be loaded" in done.stderr
+    assert "CannotSimulate: the compiled extension cannot be loaded" in done.output
 
 
-def test_no_compiler(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    none = command(tmp_path, CXX=str(tmp_path / "none"))
-    assert none.returncode == 2 and "could not be run" in none.stderr
+def test_no_compiler(tmp_path: Path, python: Python) -> None:
+    needs_torch()
+    source = "from devfix.cli import main; raise SystemExit(main(['simulate', '--build']))"
+    none = python(source, tmp_path, CXX=str(tmp_path / "none"))
+    assert none.code == 2 and "could not be run" in none.output
     (tmp_path / "broken.py").write_text("raise SystemExit('it is broken')")
-    fails = command(tmp_path, CXX=f"{sys.executable} {tmp_path / 'broken.py'}")
-    assert fails.returncode == 2 and "could not compile it: it is broken" in fails.stderr
+    fails = python(source, tmp_path, CXX=f"{sys.executable} {tmp_path / 'broken.py'}")
+    assert fails.code == 2 and "could not compile it: it is broken" in fails.output
     assert not list((tmp_path / "simulate").iterdir())

@@ -65,9 +65,19 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def seen(folder: Path, program: str, *more: str, form: str = "json") -> subprocess.CompletedProcess[str]:
-    (folder / "train.py").write_text(program)
-    return run(folder, "--format", form, "-o", f"run.{form}", *more, "train.py")
+@pytest.fixture
+def seen(programs: Path, devfix: Devfix) -> Callable[..., Ran]:
+    """`devfix run --keep-going` of a program, as one of `programs`, whose report is written."""
+
+    def start(program: str, *more: str, form: str = "json") -> Ran:
+        (programs / "program.py").write_text(program)
+        words = ("--format", form, "-o", f"run.{form}", *more, "program.py")
+        done = devfix(programs, "run", "--keep-going", *words)
+        if "build for GPUs" in done.err or "nothing was simulated" in done.err:
+            pytest.skip(done.err)
+        return done
+
+    return start
 
 
 def findings(devfix: Devfix, folder: Path, *words: str) -> list[dict[str, Any]]:
@@ -89,13 +99,22 @@ def number(text: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def seven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made() -> dict[str, bytes]:
+    """The files of `seven`, once they are there."""
+    return {}
+
+
+@pytest.fixture
+def seven(programs: Path, seen: Callable[..., Ran], made: dict[str, bytes]) -> Path:
     """A folder with the program of seven strays, and what its run has seen as JSON, SARIF and a page."""
-    folder = tmp_path_factory.mktemp("seven")
-    for form, more in (("json", ("--html", "page.html")), ("sarif", ())):
-        done = seen(folder, SEVEN, *more, form=form)
-        assert done.returncode == 1 and float(done.stdout) > 0, done.stderr
-    return folder
+    if not made:
+        for form, more in (("json", ("--html", "page.html")), ("sarif", ())):
+            done = seen(SEVEN, *more, form=form)
+            assert done.code == 1 and float(done.text) > 0, done.err
+        made.update((path.name, path.read_bytes()) for path in programs.iterdir() if path.is_file())
+    for name, data in made.items():
+        (programs / name).write_bytes(data)
+    return programs
 
 
 def test_sarif_of_a_run(seven: Path) -> None:
@@ -135,8 +154,8 @@ def test_the_page_of_a_run(seven: Path) -> None:
 
 
 def test_findings_say_where_they_were_seen(seven: Path, devfix: Devfix) -> None:
-    found = findings(devfix, seven, "train.py")
-    plain = json.loads(devfix(seven, "check", "--format", "json", "train.py").text)["findings"]
+    found = findings(devfix, seven, "program.py")
+    plain = json.loads(devfix(seven, "check", "--format", "json", "program.py").text)["findings"]
     known = [one for one in found if one["codemod"] != "seen-in-run"]
     assert [(one["codemod"], one["line"], one["message"]) for one in known] == [
         (one["codemod"], one["line"], one["message"]) for one in plain
@@ -157,7 +176,7 @@ def test_findings_say_where_they_were_seen(seven: Path, devfix: Devfix) -> None:
 def test_only_files_that_are_looked_at_get_findings(seven: Path, devfix: Devfix) -> None:
     (seven / "other").mkdir()
     assert findings(devfix, seven, "other") == []
-    assert of(findings(devfix, seven, ".", "--exclude", "train.py"), "seen-in-run") == []
+    assert of(findings(devfix, seven, ".", "--exclude", "program.py"), "seen-in-run") == []
 
 
 @pytest.mark.skipif(
@@ -165,48 +184,52 @@ def test_only_files_that_are_looked_at_get_findings(seven: Path, devfix: Devfix)
 )
 def test_a_run_makes_a_fix_safe_that_needs_nothing_else(tmp_path: Path, devfix: Devfix) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
-    (tmp_path / "train.py").write_text(NUMPY)
-    before = json.loads(devfix(tmp_path, "check", "--format", "json", "train.py").text)["findings"]
+    (tmp_path / "program.py").write_text(NUMPY)
+    before = json.loads(devfix(tmp_path, "check", "--format", "json", "program.py").text)["findings"]
     assert [one["fix"]["safety"] for one in of(before, "numpy-of-device")] == ["unsafe"]
-    done = run(tmp_path, "--format", "json", "train.py")
+    done = run(tmp_path, "--format", "json", "program.py")
     assert not done.stdout.startswith("{")  # what the program prints comes before the report
     (tmp_path / "run.json").write_text(done.stdout)
-    (found,) = of(findings(devfix, tmp_path, "train.py"), "numpy-of-device")
+    (found,) = of(findings(devfix, tmp_path, "program.py"), "numpy-of-device")
     assert found["fix"]["safety"] == "safe"
     assert marks(found) == ["seen on cuda:0, needed on cpu: `numpy` raised TypeError"]
     assert devfix(tmp_path, "diff", ".").text == ""
     patch = devfix(tmp_path, "diff", "--observed", "run.json", ".").text
     assert "+        return scores.cpu().numpy()" in patch
     assert devfix(tmp_path, "apply", "--observed", "run.json", ".").code == 0
-    assert "scores.cpu().numpy()" in (tmp_path / "train.py").read_text()
+    assert "scores.cpu().numpy()" in (tmp_path / "program.py").read_text()
 
 
-def test_a_comment_silences_what_only_the_run_knew(tmp_path: Path, devfix: Devfix) -> None:
-    (tmp_path / "helper.py").write_text(HELPER)
+def test_a_comment_silences_what_only_the_run_knew(
+    programs: Path, seen: Callable[..., Ran], devfix: Devfix
+) -> None:
+    (programs / "helper.py").write_text(HELPER)
     line = "print(made('cuda').numpy())"
-    seen(
-        tmp_path, f"import torch\nfrom helper import made\n\n{line}  # devfix: ignore[seen-in-run]\n{line}\n"
+    seen(f"import torch\nfrom helper import made\n\n{line}  # devfix: ignore[seen-in-run]\n{line}\n")
+    found = of(
+        findings(devfix, programs, "program.py", "--exclude-codemod", "numpy-of-device"), "seen-in-run"
     )
-    found = of(findings(devfix, tmp_path, "train.py", "--exclude-codemod", "numpy-of-device"), "seen-in-run")
     assert [one["line"] for one in found] == [5]
 
 
 def test_apply_leaves_what_only_may_be_right(seven: Path, devfix: Devfix) -> None:
-    safe = devfix(seven, "diff", "train.py").text
-    assert safe and devfix(seven, "diff", "--observed", "run.json", "train.py").text == safe
+    safe = devfix(seven, "diff", "program.py").text
+    assert safe and devfix(seven, "diff", "--observed", "run.json", "program.py").text == safe
 
 
-def test_a_file_that_has_changed_since_is_not_used(tmp_path: Path, devfix: Devfix) -> None:
+def test_a_file_that_has_changed_since_is_not_used(
+    programs: Path, seen: Callable[..., Ran], devfix: Devfix
+) -> None:
     program = "from helper import made\n\n\ndef shown(x):\n    return x.numpy().sum()\n\n\nprint(shown(made('cuda')))\n"
-    (tmp_path / "helper.py").write_text(HELPER)
-    seen(tmp_path, program)
-    assert "seen-in-run" in devfix(tmp_path, "check", "--observed", "run.json", "train.py").text
-    (tmp_path / "helper.py").write_text(HELPER + "\n")
-    done = devfix(tmp_path, "check", "--observed", "run.json", "train.py")
+    (programs / "helper.py").write_text(HELPER)
+    seen(program)
+    assert "seen-in-run" in devfix(programs, "check", "--observed", "run.json", "program.py").text
+    (programs / "helper.py").write_text(HELPER + "\n")
+    done = devfix(programs, "check", "--observed", "run.json", "program.py")
     assert "devfix: helper.py: changed since the run, so what it has seen there is not used" in done.err
     assert "seen" not in done.text
-    (tmp_path / "helper.py").write_text(HELPER)
-    assert "seen-in-run" in devfix(tmp_path, "check", "--observed", "run.json", "train.py").text
+    (programs / "helper.py").write_text(HELPER)
+    assert "seen-in-run" in devfix(programs, "check", "--observed", "run.json", "program.py").text
 
 
 AT = {"path": "a.py", "line": 1, "end_line": 1, "column": 0, "end_column": 1, "function": "f"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,17 +99,16 @@ def test_autocast_is_torchs_on_xpu_and_a_packages_elsewhere(programs: Path) -> N
     assert "torch.float32" in ended.output and "autocast changes nothing on privateuseone" in ended.output
 
 
-def test_a_suite(tmp_path: Path) -> None:
+def test_a_suite(tmp_path: Path, suites: Callable[..., Ran]) -> None:
     kind = "xpu"
     (tmp_path / "test_suite.py").write_text(
         "import torch\nhere = torch.accelerator.current_accelerator()\n"
         f"def test_there():\n    assert str(here) == '{kind}' and torch.ones(2, device=here).sum().item() == 2\n"
         "def test_mixed():\n    torch.ones(2, device=here) + torch.ones(2)\n"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--simulate-device", kind]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert f"devfix: a device of type {kind}, simulated" in done.stdout
-    assert "1 failed, 1 passed" in done.stdout and f"{kind}:0 and cpu!" in done.stdout
+    said = suites(tmp_path, "--simulate-device", kind).text
+    assert f"devfix: a device of type {kind}, simulated" in said
+    assert "1 failed, 1 passed" in said and f"{kind}:0 and cpu!" in said
 
 
 def test_what_is_meant_for_cuda_is_listed(simulated: Callable[..., Ran]) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
+from ran import Ran
 
 PACKAGE = """import torch
 from torch import nn
@@ -218,34 +216,24 @@ class Unit(unittest.TestCase):
 """
 
 
-def run(folder: Path, *arguments: str) -> tuple[int, str]:
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    if "cannot simulate devices" in done.stdout + done.stderr:
-        pytest.skip(done.stdout + done.stderr)
-    return done.returncode, done.stdout + done.stderr
-
-
 def line(text: str) -> int:
     return next(number for number, one in enumerate(PACKAGE.splitlines(), 1) if text in one)
 
 
-def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> None:
+def test_the_errors_of_a_package_whose_tests_name_no_device(
+    tmp_path: Path, suites: Callable[..., Ran]
+) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "package.py").write_text(PACKAGE)
     (tmp_path / "test_package.py").write_text(TESTS)
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "tables.py").write_text(HELPER)
-    code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going")
+    done = suites(tmp_path, "--simulate-cuda=1", "--keep-going")
+    code, said = done.code, done.text
     assert code == 1 and "7 failed, 5 passed" in said  # those that say `is_cuda`
     assert "= device errors =" not in said
-    code, said = run(tmp_path, "--simulate-cuda=1", "--keep-going", "--place", "all", "--junitxml=junit.xml")
+    done = suites(tmp_path, "--simulate-cuda=1", "--keep-going", "--place", "all", "--junitxml=junit.xml")
+    code, said = done.code, done.text
     assert code == 1 and "12 passed" in said, said
     report = said.partition("= device errors =")[2]
     told = re.findall(r"^(\w+\.py:\d+): (\w+): ", report, re.MULTILINE)
@@ -269,6 +257,6 @@ def test_the_errors_of_a_package_whose_tests_name_no_device(tmp_path: Path) -> N
     assert with_errors == {name: ["device_error"] * (name in wrong) for name in (*wrong, *clean)}
 
 
-def test_place_needs_keep_going(tmp_path: Path) -> None:
-    code, said = run(tmp_path, "--simulate-cuda=1", "--place", "all")
-    assert code == 4 and "--place is for --keep-going" in said
+def test_place_needs_keep_going(tmp_path: Path, suites: Callable[..., Ran]) -> None:
+    done = suites(tmp_path, "--simulate-cuda=1", "--place", "all")
+    assert done.code == 4 and "--place is for --keep-going" in done.err

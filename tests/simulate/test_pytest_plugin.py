@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from devfix.simulate import pytest_plugin
+from ran import Ran
 
 CONFTEST = """
 import torch
@@ -47,11 +49,7 @@ def test_child():
 
 
 def run(folder: Path, *arguments: str) -> str:
-    return ended(folder, *arguments)[0]
-
-
-def ended(folder: Path, *arguments: str) -> tuple[str, int]:
-    """What pytest says, and its exit code."""
+    """What pytest says in a process of its own; the other tests fork their suites."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
@@ -62,7 +60,7 @@ def ended(folder: Path, *arguments: str) -> tuple[str, int]:
     )
     if "cannot simulate devices" in done.stdout + done.stderr:
         pytest.skip(done.stdout + done.stderr)
-    return done.stdout + done.stderr, done.returncode
+    return done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -294,10 +292,12 @@ def documented_bug():
 '''
 
 
-def test_refusals_in_classes_and_doctests(tmp_path: Path) -> None:
+def test_refusals_in_classes_and_doctests(tmp_path: Path, suites: Callable[..., Ran]) -> None:
     (tmp_path / "test_classes.py").write_text(REFUSED)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    said = run(tmp_path, "--simulate-cuda=1", "--doctest-modules", "-rs", "-o", "verbosity_subtests=1")
+    said = suites(
+        tmp_path, "--simulate-cuda=1", "--doctest-modules", "-rs", "-o", "verbosity_subtests=1"
+    ).text
     assert re.search(r"2 failed, (1 passed, )?3 skipped", said), said
     assert said.count("RuntimeError: Expected all tensors to be on the same device") >= 2
     assert "/simulate/" not in said.partition("FAILURES ===")[2].partition("short test summary")[0], said
@@ -326,11 +326,12 @@ def test_good():
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "xdist"])
-def test_a_suite_that_goes_on(tmp_path: Path, workers: tuple[str, ...]) -> None:
+def test_a_suite_that_goes_on(tmp_path: Path, workers: tuple[str, ...], suites: Callable[..., Ran]) -> None:
     (tmp_path / "test_strays.py").write_text(STRAYS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    said, code = ended(tmp_path, "--simulate-cuda=1", "--keep-going", "--junitxml=junit.xml", *workers)
-    assert "4 passed" in said and code == 1
+    done = suites(tmp_path, "--simulate-cuda=1", "--keep-going", "--junitxml=junit.xml", *workers)
+    said = done.text + done.err
+    assert "4 passed" in said and done.code == 1
     report = said.partition(" device errors ")[2]
     add, sub = report.index("test_strays.py:9: add: RuntimeError: "), report.index("test_strays.py:6: sub: ")
     assert "  stray: a tensor of shape [2] on cpu, made at test_strays.py:9\n" in report[add:sub]
@@ -345,8 +346,8 @@ def test_a_suite_that_goes_on(tmp_path: Path, workers: tuple[str, ...]) -> None:
     assert told == {"test_shifted[0]": 1, "test_shifted[1]": 1, "test_ready": 1, "test_good": 0}
 
 
-def test_a_suite_that_goes_on_without_errors_has_passed(tmp_path: Path) -> None:
+def test_a_suite_that_goes_on_without_errors_has_passed(tmp_path: Path, suites: Callable[..., Ran]) -> None:
     (tmp_path / "test_strays.py").write_text(STRAYS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    assert ended(tmp_path, "--keep-going")[1] == 4  # of wrong use
-    assert ended(tmp_path, "--keep-going", "--simulate-cuda=1", "-k", "good")[1] == 0
+    assert suites(tmp_path, "--keep-going").code == 4  # of wrong use
+    assert suites(tmp_path, "--keep-going", "--simulate-cuda=1", "-k", "good").code == 0

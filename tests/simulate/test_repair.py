@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -50,7 +49,7 @@ def devfix(called: Callable[..., Ran], folder: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def repair(devfix: Callable[..., Ran], folder: Path) -> Repair:
+def repair(devfix: Callable[..., Ran], folder: Path, lent: object) -> Repair:
     """Run `devfix repair` with a program."""
 
     def run(program: str, *options: str) -> Ran:
@@ -61,12 +60,11 @@ def repair(devfix: Callable[..., Ran], folder: Path) -> Repair:
 
 
 @pytest.fixture
-def runs(folder: Path) -> Iterator[Runs]:
+def runs(folder: Path, lent: Callable[[], Forks]) -> Iterator[Runs]:
     """What runs train.py of the folder with changed files, without the command `repair` around it."""
     root = os.path.realpath(folder)
-    # workers' sockets want a short path
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as short, Forks() as forks:
-        copies = Copies(root, ".", os.path.realpath(short), 300.0, seed="0", forks=forks)
+    with lent() as forks:
+        copies = Copies(root, ".", "", 300.0, seed="0", forks=forks)
 
         def on(devices: int = 1) -> Callable[..., rounds.Outcome]:
             def run(
@@ -91,8 +89,10 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_seven_strays(folder: Path, repair: Repair, devfix: Callable[..., Ran]) -> None:
-    done = repair(SEVEN, "--write")
+def test_seven_strays(folder: Path, devfix: Callable[..., Ran]) -> None:
+    """In forks as devfix itself makes them; the other tests share a process to fork from."""
+    (folder / "train.py").write_text(SEVEN)
+    done = devfix("repair", "--write", "--", "python", "train.py")
     assert done.code == 0, done.err
     said = done.err.splitlines()
     assert said[:3] == [
@@ -477,7 +477,7 @@ def test_devices_that_are_not_there(folder: Path, runs: Runs) -> None:
 RECIPE = Path(__file__).parents[2] / "examples" / "ctc_recipe"
 
 
-def test_a_recipe(folder: Path, devfix: Callable[..., Ran]) -> None:
+def test_a_recipe(folder: Path, devfix: Callable[..., Ran], lent: object) -> None:
     """What the analysis proves is fixed in the YAML file; else the script is, and the YAML file is named."""
     shutil.copytree(RECIPE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     script, recipe = folder / "train.py", folder / "hyperparams.yaml"
@@ -500,7 +500,7 @@ def test_a_recipe(folder: Path, devfix: Callable[..., Ran]) -> None:
 
 
 def test_workers_below_a_long_path(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repair: Repair
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devfix: Callable[..., Ran]
 ) -> None:
     """The sockets of workers want a short path: the folder for temporary files of the copy has one."""
     long = tmp_path / ("n" * 90)
@@ -515,7 +515,8 @@ def test_workers_below_a_long_path(
         "    for x in DataLoader(torch.ones(4, 2), batch_size=2, num_workers=1):\n"
         "        print((x + torch.ones(2, device=device)).sum().item())\n"
     )
-    done = repair(program, "--write", "--seconds", "60")
+    (folder / "train.py").write_text(program)
+    done = devfix("repair", "--write", "--seconds", "60", "--", "python", "train.py")
     assert done.code == 0, done.err
     assert "x = x.to(device)" in (folder / "train.py").read_text() and not os.listdir(long)
 
@@ -538,7 +539,7 @@ def test_programs_of_the_table(name: str, folder: Path, devfix: Callable[..., Ra
     assert same_numbers(plain.stdout, strict.text) and plain.stdout
 
 
-def test_a_notebook(folder: Path, devfix: Callable[..., Ran]) -> None:
+def test_a_notebook(folder: Path, devfix: Callable[..., Ran], lent: object) -> None:
     """Its cells run as one script; the patch changes lines of them and nothing else."""
     lines = HEAD.splitlines(keepends=True)
     cells = [

@@ -170,8 +170,8 @@ def test_causes_are_looked_at_and_a_lazy_module_is_not_imported(simulated: Calla
     assert "devfix apply --codemod reorder-to program.py" in ran.err and "integration" not in ran.err
 
 
-def test_a_crash_is_not_checked(run: Callable[..., Ran]) -> None:
-    ran = run("import ctypes, torch\nctypes.string_at(0)\n")
+def test_a_crash_is_not_checked(simulated: Callable[..., Ran]) -> None:
+    ran = simulated("import ctypes, torch\nctypes.string_at(0)\n")
     assert (ran.code, ran.err) == (2, "devfix: not checked: the simulated process crashed (SIGSEGV)\n")
 
 
@@ -308,66 +308,35 @@ def test_spawn(run: Callable[..., Ran]) -> None:
     assert "devfix: this is a device error" in ran.err
 
 
-GROUP = """
-import os, sys, torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-dist.init_process_group(sys.argv[1])
-rank, device = dist.get_rank(), torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-torch.cuda.set_device(device)
-torch.manual_seed(0)
-net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1)).to(device)
-net = DistributedDataParallel(net, device_ids=[device.index])
-for step in range(2):
-    torch.manual_seed(step + rank)
-    loss = net(torch.randn(6, 4, device=device)).square().mean()
-    net.zero_grad()
-    loss.backward()
-    with torch.no_grad():
-        for weight in net.parameters():
-            weight -= 0.1 * weight.grad
-total = torch.ones(2, device=device) * (rank + 1)
-dist.all_reduce(total)
-parts = [torch.zeros(1, device=device) for _ in range(dist.get_world_size())]
-dist.all_gather(parts, torch.full((1,), rank + 5.0, device=device))
-objects = [None] * dist.get_world_size()
-dist.all_gather_object(objects, {"rank": rank})
-weights = [torch.zeros_like(net.module[0].weight) for _ in parts]
-dist.all_gather(weights, net.module[0].weight.detach())
-dist.barrier()
-try:
-    dist.all_reduce(torch.ones(1))
-    refused = "no"
-except RuntimeError as error:
-    refused = str(error)
-if rank == 0:
-    same = all(torch.equal(weights[0], other) for other in weights)
-    print(total.tolist(), [part.item() for part in parts], objects, same, total.device, flush=True)
-    print(dist.get_backend(), refused, flush=True)
-dist.destroy_process_group()
+FORKED = """
+import os, torch
+{before}
+reader, writer = os.pipe()
+if not os.fork():
+    try:
+        told = str(torch.ones(1, device="cuda").device)
+    except RuntimeError as error:
+        told = str(error)
+    os.write(writer, told.encode())
+    os._exit(0)
+os.close(writer)
+print(os.read(reader, 10000).decode())
 """
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 @pytest.mark.parametrize(
-    "backend, processes, said",
+    ("before", "told"),
     [
-        ("nccl", 2, "nccl No backend type associated with device type cpu"),
-        pytest.param("gloo", 1, "gloo no", marks=pytest.mark.slow),
+        ("", "cuda:0"),
+        ("torch.manual_seed(0); torch.cuda.device_count(); torch.nn.Linear(2, 2)", "cuda:0"),
+        ("torch.cuda.is_available()", "Cannot re-initialize CUDA in forked subprocess"),
+        ("torch.nn.Linear(2, 2).cuda()", "Cannot re-initialize CUDA in forked subprocess"),
+        ("torch.cuda.get_device_name()", "Cannot re-initialize CUDA in forked subprocess"),
     ],
 )
-def test_torchrun(run: Callable[..., Ran], backend: str, processes: int, said: str) -> None:
-    options = ("--devices", str(processes), "-m")
-    launcher = (
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc_per_node={processes}",
-        "program.py",
-        backend,
-    )
-    ran = run(GROUP, *launcher, options=options)
-    assert ran.code == 0, ran.err
-    first, second = ran.text.splitlines()
-    total, parts = [float(sum(range(1, processes + 1)))] * 2, [5.0, 6.0][:processes]
-    objects = [{"rank": 0}, {"rank": 1}][:processes]
-    assert first == f"{total} {parts} {objects} True cuda:0"
-    assert second == said
+def test_a_fork_may_use_what_its_parent_has_not_used(
+    simulated: Callable[..., Ran], before: str, told: str
+) -> None:
+    ran = simulated(FORKED.format(before=before))
+    assert ran.text.startswith(told), ran.err

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from devfix.simulate import supervise
 
 HEAD = """
 import copy, os
@@ -93,18 +95,89 @@ PROGRAMS = {
 }
 
 
+GROUP = """
+import os, sys, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group(sys.argv[1])
+rank, device = dist.get_rank(), torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1)).to(device)
+net = DistributedDataParallel(net, device_ids=[device.index])
+for step in range(2):
+    torch.manual_seed(step + rank)
+    loss = net(torch.randn(6, 4, device=device)).square().mean()
+    net.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight -= 0.1 * weight.grad
+total = torch.ones(2, device=device) * (rank + 1)
+dist.all_reduce(total)
+parts = [torch.zeros(1, device=device) for _ in range(dist.get_world_size())]
+dist.all_gather(parts, torch.full((1,), rank + 5.0, device=device))
+objects = [None] * dist.get_world_size()
+dist.all_gather_object(objects, {"rank": rank})
+weights = [torch.zeros_like(net.module[0].weight) for _ in parts]
+dist.all_gather(weights, net.module[0].weight.detach())
+dist.barrier()
+try:
+    dist.all_reduce(torch.ones(1))
+    refused = "no"
+except RuntimeError as error:
+    refused = str(error)
+if rank == 0:
+    same = all(torch.equal(weights[0], other) for other in weights)
+    print(total.tolist(), [part.item() for part in parts], objects, same, total.device, flush=True)
+    print(dist.get_backend(), refused, flush=True)
+dist.destroy_process_group()
+"""
+
+
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
     """All programs as modules of one, for torch takes seconds to be imported, in three processes.
 
-    The mesh of the first one makes the process group, with gloo for the CPU and NCCL for CUDA.
+    The mesh of the first one makes the process group, with gloo for the CPU and NCCL for CUDA; that of the last one
+    has NCCL alone.
     """
     for name, program in PROGRAMS.items():
         (tmp_path / f"{name}.py").write_text(f"{HEAD}{program}print('trained by {name};')\n")
-    path = tmp_path / "program.py"
-    path.write_text(f"import {', '.join(PROGRAMS)}\nfsdp2.dist.destroy_process_group()\n")
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(path)]
-    ended = supervise.run(supervise.python(command), 2, capture=True, seconds=300)
-    if any(told.cannot for told in ended.told):
-        pytest.skip(ended.unchecked)
-    assert ended.code == 0 and not ended.unchecked, ended.output
-    assert [ended.output.count(f"trained by {name};") for name in PROGRAMS] == [2] * len(PROGRAMS)
+    said = torchrun(
+        tmp_path, f"import {', '.join(PROGRAMS)}\nfsdp2.dist.destroy_process_group()\n{GROUP}", "nccl", 2
+    )
+    assert [said.count(f"trained by {name};") for name in PROGRAMS] == [2] * len(PROGRAMS)
+    *_, first, second = said.splitlines()
+    assert first == "[3.0, 3.0] [5.0, 6.0] [{'rank': 0}, {'rank': 1}] True cuda:0"
+    assert second == "nccl No backend type associated with device type cpu"
+
+
+@pytest.mark.slow
+def test_a_group_of_one(tmp_path: Path) -> None:
+    first, second = torchrun(tmp_path, GROUP, "gloo", 1).splitlines()
+    assert (first, second) == ("[1.0, 1.0] [5.0] [{'rank': 0}] True cuda:0", "gloo no")
+
+
+def torchrun(folder: Path, program: str, backend: str, processes: int) -> str:
+    """What a program prints under `devfix run`."""
+    (folder / "program.py").write_text(program)
+    launcher = (
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc_per_node={processes}",
+        "program.py",
+        backend,
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "devfix", "run", "--devices", str(processes), *launcher],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    if "GPU build" in done.stderr or "nothing was simulated" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0 and "not checked" not in done.stderr, done.stderr
+    return done.stdout

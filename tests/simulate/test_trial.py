@@ -12,6 +12,7 @@ import pytest
 from devfix.commands.advice import device_error
 from devfix.simulate import landlock
 from devfix.simulate.copies import TooLarge, copy
+from devfix.simulate.forks import Forks
 from devfix.simulate.supervise import run
 from devfix.simulate.trial import Attempt, Copies, Trial, command, try_out
 from ran import Ran
@@ -42,7 +43,7 @@ OTHER = BUG.replace("from parts import Net", "from parts import Net  # other")
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lent: object) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     (folder / ".git").mkdir()
@@ -227,7 +228,9 @@ def test_smoke_of_codemods(repository: Path, called: Callable[..., Ran]) -> None
     assert "did you mean" in called("smoke", "--codemod", "reorder-too", cwd=repository).err
 
 
-def test_random_numbers_that_can_be_compared(repository: Path, tmp_path: Path) -> None:
+def test_random_numbers_that_can_be_compared(
+    repository: Path, tmp_path: Path, lent: Callable[[], Forks]
+) -> None:
     """With a seed, devices draw the CPU's numbers: dropout, factories, generators, whatever comes first."""
     (repository / "train.py").write_text(
         "import torch\n"
@@ -238,7 +241,7 @@ def test_random_numbers_that_can_be_compared(repository: Path, tmp_path: Path) -
         "z = torch.nn.init.xavier_uniform_(torch.empty(3, 3, device=device)) + torch.rand(3).to(device)\n"
         "print(x.tolist(), y, torch.randperm(9, device=device).tolist(), z.tolist(), torch.rand(2).tolist())\n"
     )
-    copies = Copies(str(repository), ".", str(tmp_path), seed="3")
+    copies = Copies(str(repository), ".", str(tmp_path), seed="3", forks=lent())
     words = command(["python", "train.py"])
     there, here = (copies.run(words, {}, 1, cpu=cpu) for cpu in (False, True))
     if there.unchecked:

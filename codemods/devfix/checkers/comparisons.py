@@ -90,7 +90,8 @@ def judged(analysis: Analysis) -> list[Judged]:
 
 
 def _wrong(use: DeviceUse) -> Iterator[tuple[Form, Form | None]]:
-    # On one path it is the very string, or number, that is asked for: the object of the other is left out on purpose.
+    # On one path it is the very string, or number, that is asked for: the object of the other, or the device of
+    # another number, is left out on purpose.
     is_asked = any((form.type and form in use.against) or _is_own_word(form, use) for form in use.forms)
     for form in sorted(use.forms, key=lambda one: (one.kind != OBJECT, str(one))):
         if use.sink in ("method", "inside", "int"):
@@ -108,7 +109,7 @@ def _wrong(use: DeviceUse) -> Iterator[tuple[Form, Form | None]]:
                 yield form, min(use.against, key=str, default=None)
         else:
             for other in sorted(use.against, key=str):
-                if is_asked and form.kind != other.kind:
+                if is_asked and (form.kind != other.kind or other.numbered):
                     continue
                 if (use.sink == "same" and form.kind == other.kind == OBJECT) or _never(use, form, other):
                     yield form, other

@@ -104,8 +104,15 @@ def _wanted(one: LeftOut, analysis: Analysis) -> tuple[str, str]:
             return "", ""
     elif literal(default) is None or _is_the_same(term, default, one):
         return "", ""
-    where = "the CPU" if default in ("cpu", "None") else f'"{default}"'
-    return term.text, f"so it uses {where}"
+    if default not in ("cpu", "None"):
+        return term.text, f'so it uses "{default}"'
+    return (term.text, "so it uses the CPU") if _strays(one, analysis) else ("", "")
+
+
+def _strays(one: LeftOut, analysis: Analysis) -> bool:
+    """Is what the call gives, or its callee makes, on another device than what it is combined with?"""
+    made = {one.node, *one.callee.nodes}
+    return any(not made.isdisjoint(link.node for link in each.stray.links) for each in analysis.mismatches)
 
 
 def _is_the_same(term: Term, default: str, one: LeftOut) -> bool:

@@ -53,7 +53,7 @@ _USES = {
     "the comparison": "a comparison{at} combines {it} with {other}",
     "the forward pass": "the forward pass{at} runs {it} on {other}",
 }
-_RESULTS = {"taken": "the input", "own": "what other methods make"}
+_BESIDE = dict.fromkeys(("forward", "__call__"), "the input")
 _CHOSEN_OUTSIDE = (OF, IN, OWNED)
 _SILENT = ("the container", "the assignment")  # nothing fails there yet
 _LONGEST = 40  # characters of code that a sentence takes in its stride
@@ -99,8 +99,12 @@ def use_of(
         device = name or "another device"
         return f"its weights are loaded onto {device}, but copied to the CPU"
     if mismatch.operation == "the result":
-        other = _RESULTS.get(mismatch.anchor.role, "another result")
-        return f"{it} is returned{at} together with {name or other}, which is {place}"
+        like, returned = mismatch.stray.like, f"{it} is returned{at}"
+        if not name and like is not None and like.place == mismatch.anchor.place:
+            return f"{returned}, and takes its shape from a tensor {place}"
+        if not name and isinstance(mismatch.anchor_node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return f"{returned}, while {_BESIDE.get(mismatch.anchor_node.name, 'what other methods give')} is {place}"
+        return f"{returned} together with {name or 'another result'}, which is {place}"
     if mismatch.anchor.kind == DEVICE:
         return f"`{mismatch.operation}`{at} gets {it} together with {name or 'another device'}, so it belongs there"
     value = "a module" if mismatch.anchor.kind == MODULE else "a tensor"

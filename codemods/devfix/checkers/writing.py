@@ -9,6 +9,7 @@ from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, NO_FORMS, Forms, is_object, of_text
 from devfix.engine.values import Value
 from devfix.findings import Edit, EnsureImport
+from devfix.text.placing import dotted
 from devfix.text.source import Source
 
 
@@ -77,6 +78,6 @@ def printed(node: ast.expr, source: Source) -> ast.expr | None:
 
 def is_written(node: ast.expr) -> bool:
     """A device that is written down: `"cuda"`, `torch.device("cuda")`."""
-    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
-        return isinstance(node.args[0], ast.Constant)
+    if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == "device":
+        return len(node.args) == 1 and not node.keywords and isinstance(node.args[0], ast.Constant)
     return isinstance(node, ast.Constant)

@@ -303,7 +303,7 @@ class Analysis(Context):
             if value is None:
                 default = function.defaults.get(name)
                 if default is not None:
-                    value = self.constant(function.file, default)
+                    value = self.default(function.file, default, name)
                 else:
                     value = self.parameter(function, name, kind, assumed, None)
             elif value.kind == UNKNOWN and kind in (TENSOR, MODULE, BATCH) and value.role != "instance":

@@ -235,13 +235,12 @@ class Classes:
 
     def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:
         """What is registered is with the module from now on; what the constructor moved stays there."""
-        known = [one for one, _ in alternatives(state.place_of(cell))]
-        if depth and not all(one.on_host or one.kind == "unknown" for one in known):
-            state.set_place(cell, _with(state.place_of(cell), lambda one: one.on_host, place))
-            return
-        if depth or all(one.on_host for one in known):
-            state.set_place(cell, place)
-        if depth > MAX_NESTING:
+        known = state.place_of(cell)
+        is_moved = not all(one.on_host or one.kind == "unknown" for one, _ in alternatives(known))
+        state.set_place(
+            cell, place if depth and not is_moved else _with(known, lambda one: one.on_host, place)
+        )
+        if (depth and is_moved) or depth > MAX_NESTING:
             return
         for _, value in state.attributes(cell):
             may_be_part = value.kind == MODULE or value.role == "instance"

@@ -12,7 +12,7 @@ from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
 from devfix.engine.frame import Frame
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, VAR, Place, is_called, whole
+from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, ON_CPU, VAR, Place, is_called, whole
 from devfix.engine.state import Names, State
 from devfix.engine.transfer.statements import Run
 from devfix.engine.uses import Evidence, Uses
@@ -31,6 +31,7 @@ from devfix.engine.values import (
     NAME,
     NONE,
     NUMBER,
+    PASS,
     SEQUENCE,
     TENSOR,
     TEXT,
@@ -38,6 +39,7 @@ from devfix.engine.values import (
     USES,
     Assumption,
     Assumptions,
+    Link,
     Value,
     join,
 )
@@ -310,6 +312,13 @@ class Context:
                 body.quiet -= 1
         return ANYTHING
 
+    def default(self, file: File, node: ast.expr, name: str) -> Value:
+        """The default of a parameter. Of the CPU, a caller that leaves it out need not know."""
+        value = self.constant(file, node)
+        if value.const == "cpu" or (value.kind == DEVICE and value.place == ON_CPU):
+            return value.but(role="followed", links=(Link(PASS, file, node, name),))
+        return value
+
     def is_device_name(self, name: str) -> bool:
         return evidence.is_device_name(name)
 
@@ -327,7 +336,10 @@ class Context:
 
     @cached_property
     def owns_loaders(self) -> bool:
-        """Does the file import an object of a framework that places batches, and not only to derive from its class?"""
+        """Does the file use an object of a framework that places batches, and not only to derive from its class?"""
         bases = {base for one in self.file.all_classes for base in one.outside}
-        imported = self.file.source.imports.values()
+        imported = [*self.file.source.imports.values()]
+        names = {one.rpartition(".")[2] for one in frameworks.OWNERS}
+        read = (one for one in self.file.source.of_kind(ast.Attribute) if one.attr in names)
+        imported += map(self.file.dotted, read)  # `fabric: L.Fabric`
         return any(one in frameworks.OWNERS and one not in bases for one in imported)

@@ -59,6 +59,7 @@ _LOSS = re.compile(r"^(?:\w+_)?(?:criterion|loss|loss_fn|loss_func|loss_function
 # Written for torch before 0.4: what is summed, or indexed in a loss, is a number there, and `volatile` an option.
 _BEFORE_SCALARS = re.compile(r"\bvolatile\s*=\s*True\b|loss\w{0,40}\.data\[0\]")
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
+IS_TENSOR = "a tensor: "  # how a condition begins that asks whether something is one
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
 _FOR_HOST = re.compile(
     r"load|read|save|cpu|offload|numpy|dataset|collate|parse|convert|export|dump|plot|draw|visuali[sz]e|tokeni[sz]|"
@@ -306,6 +307,11 @@ def about_devices(condition: object) -> bool:
         return any(about_devices(one) for one in condition)
     text = condition.lower() if isinstance(condition, str) else ""
     return any(word in text for word in _DEVICE_WORDS)
+
+
+def asks_for_tensor(condition: object) -> bool:
+    """Does a condition ask whether something is a tensor? What is none has no device yet."""
+    return isinstance(condition, tuple) and str(condition[-1]).startswith(IS_TENSOR)
 
 
 def asks_how_many(condition: object) -> bool:

@@ -114,7 +114,9 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
             terms.append(Term(f"self.{key[2]}", "device", place, mismatch.assumed))
     for other, visible in mismatch.scopes:
         if other is not None and other.owner is function.owner:
-            terms += [term for term in visible if term.text.startswith("self.")]
+            # What a constructor makes is moved later, and so are its parameters.
+            told = [term for term in visible if term.form == "device" or function.name != "__init__"]
+            terms += [term for term in told if term.text.startswith("self.")]
     device = expressible(source, place, ((function, tuple(terms)),), at) if function.owner is not None else ""
     for one in function.parameters if not device else ():
         # What it is itself, or what the function was called with.
@@ -137,8 +139,8 @@ def anchor_text(mismatch: Mismatch, analysis: Analysis) -> str:
     node, source = mismatch.anchor_node, analysis.file.source
     if mismatch.file is not analysis.file or mismatch.anchor_place.kind not in (OF, VAR, LITERAL):
         return ""
-    if mismatch.anchor.role in NO_DEVICE:
-        return ""
+    if mismatch.anchor.role in NO_DEVICE or node is mismatch.stray_node:
+        return ""  # or it is the same expression, on another path
     while (base := _same_device(node)) is not None:
         node = base
     if node is None or not _is_path(node):

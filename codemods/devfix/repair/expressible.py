@@ -29,16 +29,15 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     """
     function = source.enclosing(at, *_FUNCTIONS)
     terms = _of_function(scopes, function) or _shared(source, scopes, function)
+    met = _node(scopes[0][0]) if scopes else None
+    if met is not function and getattr(function, "name", "") == "__init__":  # what it makes is moved later
+        terms = tuple(term for term in terms if term.form == "device" or not term.text.startswith("self."))
     there = [term for term in terms if term.place == place]
     if not there:  # a module that was moved under a condition is followed
         followed = [term for term in terms if term.form == "module" and term.place.kind == CHOICE]
         there = [term for term in followed if any(one == place for one, _ in alternatives(term.place))]
-    met = _node(scopes[0][0]) if scopes else None
-    if (
-        known
-        and scopes
-        and (met is function or (known.startswith("self.") and _of_one_class(source, met, function)))
-    ):
+    of_class = known.startswith("self.") and _of_one_class(source, met, function)
+    if known and scopes and (met is function or of_class):
         base = known.removesuffix(".device")
         form = "layer" if base.endswith(".weight") else "name" if base.isidentifier() else "known"
         there.append(Term(base, form, place, frozenset()))

@@ -87,9 +87,10 @@ class HandOnDevice(Codemod):
     ## What it does
     Finds calls that leave out the `device` that the callee takes:
 
-    - the callee is in view, here or in another file; its device defaults to "cuda" or "cpu" (or to None,
-      which torch takes for the CPU), and the caller has a device of its own: a parameter, a variable,
-      `self.device`;
+    - the callee is in view, here or in another file; its device defaults to "cuda", and the caller has a
+      device of its own: a parameter, a variable, `self.device`;
+    - the same, and the device defaults to "cpu" (or to None, which torch takes for the CPU), and what the
+      call gives is combined with a tensor on another device;
     - a function with a device calls itself, or a method with its own name, without it;
     - `self.__class__(..)` leaves out the device that `__init__` keeps;
     - a function never reads its device, and gives a tensor that it makes on torch's default.

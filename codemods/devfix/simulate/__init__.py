@@ -84,6 +84,7 @@ def _install(devices: int, kind: str) -> tuple[str, ...]:
     placed = alias.to_cuda(torch.ones(1), devices - 1)
     if (placed.device, float(placed + placed)) != (machine.device(devices - 1), 2.0):
         raise CannotSimulate(f"a tensor on {kind} is not what it is on the CPU")
+    machine.used = False
     return missing
 
 
@@ -118,4 +119,4 @@ def renew_after_fork() -> None:
     For a parent that has only enabled them and run nothing else: the child is then as good as a
     process of its own that has just called `enable`.
     """
-    machine.bad_fork = False
+    machine.bad_fork = machine.used = False

@@ -109,6 +109,7 @@ def _exchange(index: int) -> int:
 
 
 def _properties(device: Any = None) -> Any:
+    check_fork()
     if not 0 <= device_index(device) < machine.devices:
         raise AssertionError("Invalid device id")
     _PROPERTIES.name = NAME.format(machine.kind.upper())
@@ -128,21 +129,27 @@ def _can_access(device: Any, peer: Any) -> bool:
 
 
 def _in_child() -> None:
-    machine.bad_fork = True
+    machine.bad_fork = machine.bad_fork or machine.used
+
+
+def _count() -> int:
+    """As the driver tells it, after which a forked child must not use it; NVML tells the same without that."""
+    machine.used = True
+    return machine.devices
 
 
 def install() -> None:
     """torch.cuda, or the module of other devices that have one like it."""
-    module, count = machine.module, machine.devices
+    module = machine.module
     module._lazy_init = lambda: check_fork()
     module.init = lambda: check_fork()
     module._initialized = True
     module._is_compiled = lambda: True
-    module.is_available = lambda: count > 0
+    module.is_available = lambda: _count() > 0
     module.is_initialized = lambda: True
-    module._cached_device_count = count
-    module.device_count = lambda: count
-    module.current_device = lambda: current_device()
+    module._cached_device_count = machine.devices
+    module.device_count = lambda: machine.devices
+    module.current_device = lambda: check_fork() or current_device()
     module.set_device = lambda device: _set_device(device)
     if hasattr(os, "register_at_fork"):  # Windows has no forks
         os.register_at_fork(after_in_child=_in_child)
@@ -207,7 +214,7 @@ def _native_functions() -> dict[str, Callable[..., Any]]:
         pass
 
     return {
-        "getDeviceCount": lambda: machine.devices,
+        "getDeviceCount": _count,
         "init": nothing,
         "getDevice": current_device,
         "setDevice": _set_device,

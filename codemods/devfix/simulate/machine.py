@@ -66,7 +66,8 @@ class Machine:
     torch_kind: Kind = KINDS["cuda"]
     here: Callable[[Any], bool] = attrgetter("is_cuda")  # is a tensor on one of them?
     gpu_build: bool = False  # torch itself has kernels and functions for these devices, which must not run
-    bad_fork: bool = False  # in a child that was forked after CUDA was there
+    used: bool = False  # by more than an import: CUDA forbids forks from then on
+    bad_fork: bool = False  # in a child that was forked after that
     sync_debug: int = 0  # torch.cuda.set_sync_debug_mode: 1 warn, 2 error
     default_generators: list[Any] = field(default_factory=list)  # one cuda generator per device
     generators: dict[int, Numbers] = field(default_factory=dict)  # by GeneratorImpl* of a cuda generator
@@ -149,12 +150,13 @@ def cuda_error(code: int, message: str) -> RuntimeError:
 
 
 def check_fork() -> None:
-    """Raise what CUDA raises in a forked child, such as a DataLoader worker."""
+    """Raise what CUDA raises in a forked child, such as a DataLoader worker; in others, CUDA is used from now on."""
     if machine.bad_fork:
         raise RuntimeError(
             f"Cannot re-initialize {machine.key} in forked subprocess. To use {machine.key} with multiprocessing, "
             "you must use the 'spawn' start method"
         )
+    machine.used = True
 
 
 def check_process() -> None:

@@ -204,7 +204,9 @@ class Bindings(Expressions):
             if self.where(value).on_host and (self._building(base) or self.where(base).on_host):
                 return  # a buffer keeps being one
             value = value.but(role="parameter")  # it is where it was made, until the module is moved
-        if value.links:
+        if value.role == "followed":
+            value = value.but(role="", links=())  # a device that is kept is meant
+        elif value.links:
             value = value.linked(self.link(STORE, target, name))
         elif value.kind in (SEQUENCE, MAPPING):
             value = self.kept(value, self.link(STORE, target, f"{name}[]"))

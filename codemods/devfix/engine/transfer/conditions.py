@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from devfix.engine.evidence import IS_TENSOR
 from devfix.engine.files import Class
 from devfix.engine.places import CPU, LITERAL, ON_CPU, Condition, on_cuda
 from devfix.engine.state import either
@@ -293,9 +294,10 @@ class Conditions(Devices):
             return Test(True)  # what else is among its elements has no place
         if not tensor or not isinstance(at, ast.Name):
             return None
-        if value.kind == TENSOR and not value.assumed and (value.links or self.where(value).on_host):
-            return Test(True)  # it was made in view
-        made = self._one((id(self.function), f"tensor {at.id}"))
+        own = self.function is not None and value.place.key == ("parameter", id(self.function.node), at.id)
+        if value.kind == TENSOR and not value.assumed and not own:
+            return Test(True)  # else an annotation says so, of which the function itself is not sure
+        made = self._one((id(self.function), f"{IS_TENSOR}{at.id}"))
         if value.kind == UNKNOWN:
             made.true_names[at.id] = value if movable else value.but(kind=TENSOR)
         elif value.kind in (NUMBER, TEXT, NONE, MODULE) or self._is_plain_object(value):

@@ -81,7 +81,8 @@ class Devices(Results):
             self.device_use("attribute", node, base, node.value, name=node.attr)
         if node.attr == "type":
             return Value(TEXT, base.place, role="type", forms=forms.as_type(base.forms))
-        return A_NUMBER if node.attr == "index" else ANYTHING
+        is_number = node.attr == "index" and base.forms and all(form.numbered for form in base.forms)
+        return A_NUMBER if is_number else ANYTHING  # the index may be None
 
     def device_compared(self, node: ast.Compare, left: Value, right: Value) -> None:
         """`d == "cuda"`, `d is e`, `d in ("cuda", "cpu")`, `"cuda" in d`."""

@@ -226,7 +226,7 @@ class Methods(Moves):
         if name in ("append", "insert", "extend") and values:
             assert isinstance(node.func, ast.Attribute)
             for one, _ in self.tensors(values[-1][0], node):
-                if one.kind == MODULE:
+                if one.kind == MODULE or one.role == "parameter":
                     self.attach(node, base, f"#{id(node)}", one)
             return ANYTHING
         if name == "load_state_dict":
@@ -284,7 +284,7 @@ class Methods(Moves):
         return ANYTHING
 
     def attach(self, node: ast.AST, base: Value, name: str, part: Value) -> None:
-        """A module becomes a part of another one."""
+        """A module, or a parameter, becomes a part of a module."""
         self.arrives(node, base, node, part)
         if base.ref is None:
             return

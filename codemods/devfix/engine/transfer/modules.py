@@ -105,7 +105,7 @@ class Modules(Holders):
             self.state.set_place(made.ref, places.pop())
         elif places or parts:
             self.state.set_place(made.ref, NOWHERE)
-        elif not arguments[0] and dotted.endswith("Sequential"):
+        elif not arguments[0]:
             self.state.set_place(made.ref, NOWHERE)
             self.analysis.parts.empty.add(made.ref)
         return made
@@ -130,11 +130,12 @@ class Modules(Holders):
         )
 
     def register(self, part: Value, owner: Value) -> None:
-        """A module becomes a part of another one, which takes it along when it is moved."""
+        """A module or a parameter becomes a part of a module, which takes it along when it is moved."""
         if owner.ref in self.analysis.parts.empty:  # its first part says where it is
             self.analysis.parts.empty.discard(owner.ref)
             self.state.set_place(owner.ref, self.where(part))
-        self.analysis.part_of[part.ref] = owner.ref
+        if part.ref is not None:
+            self.analysis.part_of[part.ref] = owner.ref
         self.analysis.parts.registered.add(part.links[0].node if part.links else part.ref)
 
     def class_of(self, module: Value) -> str:

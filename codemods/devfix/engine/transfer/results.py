@@ -5,7 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devfix.engine.evidence import about_devices, is_count, is_factor, is_module_name, prepares_data
+from devfix.engine.evidence import (
+    about_devices,
+    asks_for_tensor,
+    is_count,
+    is_factor,
+    is_module_name,
+    prepares_data,
+)
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -130,7 +137,7 @@ class Results(Requirements):
                         value.assumed,
                     )
                 like, chosen = value.like, path - self.met  # here, and not by whoever made the object
-                asked = any(about_devices(condition) for condition, _ in chosen)
+                asked = any(about_devices(one) or asks_for_tensor(one) for one, _ in chosen)
                 if (
                     like is not None
                     and like.kind == TENSOR
