@@ -57,7 +57,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
 def _target(drop: Drop, moved: ast.expr, analysis: Analysis) -> str:
     """What the copy has to be assigned to; an empty string for what may be no tensor, or moves in place."""
     source, value, path = analysis.file.source, drop.value, dotted(moved)
-    if path.rpartition(".")[2] in _OF_LAYERS:
+    if isinstance(moved, ast.Attribute) and moved.attr in _OF_LAYERS:
         return ""
     code = source.code(moved)
     if isinstance(moved, ast.Subscript):

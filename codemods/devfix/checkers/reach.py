@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from devfix.checkers.literal_programs import SCRIPT
 from devfix.checkers.signs import is_moved_below, root_name
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import is_count, trains_on_cpu
+from devfix.engine.evidence import is_count, is_forward_name, trains_on_cpu
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
 from devfix.engine.places import DIFFERENT, OF, OWNED
@@ -112,9 +112,9 @@ def _is_run(mismatch: Mismatch, function: Function, analysis: Analysis) -> bool:
 
 
 def _run_by_forward(analysis: Analysis, methods: dict[str, Function]) -> set[str]:
-    """`forward`, the methods that it calls, and those that these call."""
+    """`forward` and its like, the methods that they call, and those that these call."""
     found: set[str] = set()
-    todo = ["forward"]
+    todo = list(filter(is_forward_name, methods))
     while todo:
         name = todo.pop()
         if name in methods and name not in found:

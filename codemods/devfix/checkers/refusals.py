@@ -144,8 +144,8 @@ def _goes(call: ast.Call) -> bool:
 
 def _is_on_cpu(source: Source, call: ast.Call, device: str) -> bool:
     """Is the device that of the CPU, or does a condition about devices decide whether the call runs?"""
-    bound = rf"(?<![\w.]){re.escape(device)}[ \t]*=[ \t]*(?:torch\.device\()?[\"']cpu"
-    if device and "cuda" not in source.text and re.search(bound, source.text):
+    bound = rf"^[ \t]*{re.escape(device)}[ \t]*=[ \t]*(?:torch\.device\()?[\"']cpu[\"']\)?[ \t]*(?:#|$)"
+    if device and "cuda" not in source.text and re.search(bound, source.text, re.MULTILINE):
         return True
     return any(
         isinstance(up, (ast.If, ast.IfExp)) and asks_for_devices(up.test) for up in source.ancestors(call)

@@ -98,7 +98,8 @@ class Classes:
             unknown = unknown or base not in torch_api.PLAIN_BASES
         if unknown and (registers or owner.method("forward") is not None):
             return "module"
-        if owner.method("__getitem__") is not None and owner.method("__len__") is not None:
+        read = owner.method("__getitem__") is not None and owner.method("__len__") is not None
+        if read and owner.method("to") is None:  # what moves itself is a batch
             return "host"
         return "object"
 
@@ -165,11 +166,13 @@ class Classes:
                 state.heap.pop((value.ref, name), None)
 
     def _moved_later(self, owner: Class, state: State, cell: object) -> None:
-        """Modules that another method, or who uses a base of the class, may move before a method runs them."""
-        other = any(base not in torch_api.PLAIN_BASES for base in owner.bases)
+        """Modules that another method, who uses the objects, or a base out of sight may move before they are run."""
+        other = any(base not in torch_api.PLAIN_BASES for base in owner.outside)
         for name, value in state.attributes(cell):
             module = value.kind == MODULE or value.role == "instance"
-            if module and (other or _movers(owner, name) - self.builders(owner)):
+            if module and (
+                other or _movers(owner, name) - self.builders(owner) or _is_moved_by_users(owner, name)
+            ):
                 self._lose(state, value.ref, 0)
 
     def _lose(self, state: State, cell: object, depth: int) -> None:
@@ -345,6 +348,18 @@ def _movers(owner: Class, name: str) -> set[str]:
         if isinstance(node, ast.Attribute) and node.attr in ("to", "cuda")
         if isinstance(node.value, ast.Attribute) and node.value.attr == name
     }
+
+
+def _is_moved_by_users(owner: Class, name: str) -> bool:
+    """Does the file move what an attribute of this name holds, outside of the class: `agent.model.to(device)`?"""
+    source, family = owner.file.source, {one.node for one in owner.lineage}
+    return any(
+        node.attr in ("to", "cuda")
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == name
+        and family.isdisjoint(source.ancestors(node))
+        for node in source.of_kind(ast.Attribute)
+    )
 
 
 def _with(place: Place, asked: Callable[[Place], object], other: Place) -> Place:

@@ -141,7 +141,11 @@ class Context:
         owner = function.owner
         forward = (
             owner is not None
-            and (function.name in ("forward", "__call__") or function.name in frameworks.STEPS)
+            and (
+                evidence.is_forward_name(function.name)
+                or function.name == "__call__"
+                or function.name in frameworks.STEPS
+            )
             and self.class_kind(owner) in ("module", "owned")
         )
         home = self.classes.place(owner) if forward and owner is not None else None

@@ -76,6 +76,7 @@ _RUNS = re.compile(
     r"^(?:encode|decode|generate|predict|infer|embed|reconstruct|classify|translate|denoise|extract|compute|loss)"
     r"(?:_|$)|inference|^(?:select_)?act(?:ion)?$|^get_\w*(?:action|value|feature|embedding|logit|latent|code)s?$"
 )
+_FORWARD = re.compile(r"_?forward(?:_(?!\w*(?:hook|cpu|numpy))\w+)?$")
 _HANDED = re.compile(r"_?(?:torch_|target_|output_|model_|input_)?(?:device|dev)$")
 
 
@@ -258,6 +259,11 @@ def prepares_inputs(path: str) -> bool:
 def runs_module(name: str, *, is_method: bool) -> bool:
     """Does a method of a module, or a function that is given one, run it on its other inputs, as its name says?"""
     return (_RUNS if is_method else _RUNNERS).search(name) is not None
+
+
+def is_forward_name(name: str) -> bool:
+    """Is a method of a module, by its name, one that does what `forward` does, or a part of it?"""
+    return _FORWARD.match(name) is not None
 
 
 def is_batch_name(path: str) -> bool:

@@ -136,6 +136,8 @@ class Builtins(Methods):
         if one is first and one.kind == TENSOR:
             one = one.but(rank=None)  # it has one dimension less than the tensor
         if one is None:
+            if all(value.kind in (TENSOR, BATCH) for value in values):  # they are compared
+                return self.together(node, list(zip(values, node.args, strict=True)), name)
             return A_NUMBER if all(value.kind == NUMBER for value in values) else ANYTHING
         if first.kind == SEQUENCE and one.kind == TENSOR and name == "sum":
             return self.together(node, self.tensors(first, node.args[0]), "sum")

@@ -146,8 +146,12 @@ class Conditions(Devices):
         text = self.file.source.code(node)
         if text in OF_MACHINE:
             return text
-        if value.kind in (UNKNOWN, NUMBER, TEXT) and value.place.is_named and value.role != "given":
-            return value.place.key
+        key = value.place.key if value.place.is_named and value.role != "given" else None
+        of_module = (
+            isinstance(key, tuple) and key[0] == "self"
+        )  # all that `forward` is given is where the module is
+        if value.kind in (UNKNOWN, NUMBER, TEXT) and key is not None and not of_module:
+            return key
         asked = next((one for one in OF_MACHINE if one in text), "")
         if asked:
             return asked
@@ -234,6 +238,8 @@ class Conditions(Devices):
         told = value.kind == DEVICE and value.place.kind in (LITERAL, CPU)
         if self.called is not None and (told or value.const not in (..., None)):
             return Test(False)  # what this call passes is not None
+        if _is_made_where_missing(node, value):
+            return Test(False)
         key = ("none", self.key_of(node, value))
         if value.place.kind == "choice":
             return self._one(key)
@@ -316,6 +322,15 @@ class Conditions(Devices):
                 self.state.names.assume(key, holds)
         if names:
             self.state.names.update(names)
+
+
+def _is_made_where_missing(node: ast.expr, value: Value) -> bool:
+    """`if x is None: x = torch.ones(2)` above: is it there on both paths?"""
+    place, name = value.place, getattr(node, "id", getattr(node, "attr", ""))
+    if place.kind != "choice" or place.then is None or not isinstance(place.key, tuple):
+        return False
+    what, asked = place.key[0], place.key[-1]
+    return place.then.on_host and what == "none" and isinstance(asked, tuple) and asked[-1] == name
 
 
 def _of_classes(names: list[str]) -> Value:
