@@ -208,45 +208,6 @@ def test_a_dropped_move_by_any_name(name: str) -> None:
     assert codemods(code.replace("MOVED", f"{name} = {name}.cuda()")) == []
 
 
-# --- a device that nobody reads --------------------------------------------------------------
-
-UNREAD = """
-class Held:
-    def __init__(self, tensor):
-        self.tensor = tensor
-def made(shape, NAME):
-    BODY
-"""
-
-
-@pytest.mark.parametrize("name", ["device", "dev", "device=None"])
-@pytest.mark.parametrize(
-    "body",
-    [
-        "return torch.ones(shape)",
-        "return Held(torch.zeros(shape))",
-        "out = torch.rand(shape)\n    return out",
-    ],
-)
-def test_a_function_that_never_reads_its_device(name: str, body: str) -> None:
-    assert codemods(UNREAD.replace("NAME", name).replace("BODY", body)) == ["hand-on-device"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "return torch.ones(shape, device=device)",
-        "return torch.ones(shape).to(device)",
-        "del device\n    return torch.ones(shape)",
-        "return len(torch.ones(shape).tolist())",
-        '"""On the CPU: `device` is for others."""\n    return torch.ones(shape)',
-        "return torch.ones_like(shape)",
-    ],
-)
-def test_a_device_that_is_read_or_not_wanted(body: str) -> None:
-    assert codemods(UNREAD.replace("NAME", "device").replace("BODY", body)) == []
-
-
 # --- what moves itself is no data set --------------------------------------------------------
 
 BATCH = """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from devfix.checkers import left_out, unread_devices
+from devfix.checkers.left_out import findings
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
@@ -92,8 +92,7 @@ class HandOnDevice(Codemod):
     - the same, and the device defaults to "cpu" (or to None, which torch takes for the CPU), and what the
       call gives is combined with a tensor on another device;
     - a function with a device calls itself, or a method with its own name, without it;
-    - `self.__class__(..)` leaves out the device that `__init__` keeps;
-    - a function never reads its device, and gives a tensor that it makes on torch's default.
+    - `self.__class__(..)` leaves out the device that `__init__` keeps.
 
     It also finds a chosen device that is overwritten before anything reads it: a parameter by
     `device = "cuda" if ... else "cpu"`, an option of the command line by `device = "cpu"`.
@@ -143,5 +142,4 @@ class HandOnDevice(Codemod):
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        yield from left_out.findings(flow.facts())
-        yield from unread_devices.findings(flow.facts())
+        yield from findings(flow.facts())
