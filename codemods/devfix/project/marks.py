@@ -39,8 +39,8 @@ _CHOICES = re.compile(
 # A GPU that is insisted on is no choice.
 # What is said before, such as a line to a log, changes nothing.
 _LEAVES = (
-    rb"^([ \t]*)if[ \t]+not[ \t]+(?:\w+\.)*cuda\.is_available\(\)[ \t]*:\s*(?:[^\n]*[^:\n]\n\1[ \t]+){0,3}"
-    rb"(?:raise|(?:sys\.|os\.|_)*exit|quit)\b"
+    rb"^([ \t]*)if[ \t]+not[ \t]+(?:\w+\.)*cuda\.is_available\(\)[ \t]*:[ \t]*"
+    rb"(?:\n(?:\1[ \t]+[^\s][^\n]*[^:\n]\n){0,3}\1[ \t]+)?(?:raise|(?:sys\.|os\.|_)*exit|quit)\b"
 )
 _INSISTS = re.compile(
     _LEAVES + rb"|if[ \t]+not[ \t]+(?:\w+\.)*cuda\.is_available\(\)[ \t]*:\s*assert\b|"
