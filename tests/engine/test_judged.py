@@ -8,20 +8,7 @@ from pathlib import Path
 import devfix
 import pytest
 from devfix.findings import Safety
-
-HEAD = "import torch\nfrom torch import nn\n"
-CHOSEN = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
-
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The programs belong to no project: not to devfix's own, of which every file would be looked at."""
-    monkeypatch.chdir(tmp_path)
-
-
-def codemods(code: str) -> list[str]:
-    return [one.codemod for one in devfix.check(source=HEAD + code, settings=False).findings]
-
+from snippets import CHOSEN, HEAD, alone, codemods  # noqa: F401
 
 REPLACED = """
 class Range(nn.Module):

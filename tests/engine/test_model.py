@@ -256,6 +256,17 @@ def test_arrays_of_numpy_that_have_dimensions(name: str) -> None:
     assert made
 
 
+@pytest.mark.parametrize("name", sorted(models().sized))
+def test_the_first_arguments_of_a_layer_are_sizes(name: str) -> None:
+    """Two numbers do, and no tensor with dimensions does in the place of one."""
+    layer = getattr(torch.nn, name.removeprefix("torch.nn."))
+    more = {"kernel_size": 1} if "Conv" in name else {}
+    layer(2, 3, **more)
+    for sizes in ((torch.ones(2), 3), (2, torch.ones(2))):
+        with pytest.raises((TypeError, ValueError, RuntimeError)):
+            layer(*sizes, **more)
+
+
 @pytest.mark.parametrize("name", sorted(models().tensors))
 def test_a_keyword_takes_a_tensor_or_nothing(name: str) -> None:
     """The keyword is one of the function; None does, a tensor with dimensions does, and nothing else."""

@@ -6,14 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from devfix.checkers.signs import quoted
+from devfix.checkers.signs import MOVES, quoted
 from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold_no_weights
 from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety
 from devfix.text.placing import about_devices, bound_before, dotted
 from devfix.text.source import Source
 
 CODEMOD = "module-never-moved"
-_MOVES = frozenset({"to", "cuda"})
 # Done with a network that nobody else looks after.
 _BY_HAND = frozenset({"eval", "requires_grad_", "load_state_dict"})
 
@@ -41,7 +40,7 @@ def _made_together(source: Source) -> Iterator[Finding]:
         function = source.enclosing(call, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
         group = groups.setdefault((function, kind), _Group())
         func = call.func
-        if isinstance(func, ast.Attribute) and func.attr in _MOVES:
+        if isinstance(func, ast.Attribute) and func.attr in MOVES:
             group.moved[path] = call, source.text[source.span(func.value).end : source.span(call).end].strip()
         else:
             group.left[path] = call
@@ -115,7 +114,7 @@ def _modules(source: Source) -> Iterator[tuple[str, str, ast.Call]]:
     for statement in source.of_kind(ast.Expr):
         call = statement.value
         func = call.func if isinstance(call, ast.Call) else None
-        if isinstance(call, ast.Call) and isinstance(func, ast.Attribute) and func.attr in _MOVES | _BY_HAND:
+        if isinstance(call, ast.Call) and isinstance(func, ast.Attribute) and func.attr in MOVES | _BY_HAND:
             held = func.value
             if isinstance(held, ast.Subscript) and isinstance(held.slice, ast.Constant):
                 yield source.code(held), f"{source.code(held.value)}.[]", call
@@ -134,7 +133,7 @@ def _class(value: ast.AST) -> ast.Call | None:
 def _move(value: ast.AST) -> ast.Call | None:
     """The move in a chain of methods: `Net().to(device).eval()`."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if value.func.attr in _MOVES:
+        if value.func.attr in MOVES:
             return value
         value = value.func.value
     return None
@@ -143,7 +142,7 @@ def _move(value: ast.AST) -> ast.Call | None:
 def _moved(source: Source, function: ast.AST) -> tuple[set[str], set[str]]:
     """The paths that a function moves, and the names that it binds to what it moves at once."""
     calls = (one.func for one in source.of_kind(ast.Call, function))
-    moves = (func for func in calls if isinstance(func, ast.Attribute) and func.attr in _MOVES)
+    moves = (func for func in calls if isinstance(func, ast.Attribute) and func.attr in MOVES)
     bound = (one.targets[0] for one in source.of_kind(ast.Assign, function) if _move(one.value) is not None)
     return {source.code(func.value) for func in moves}, {source.code(target) for target in bound}
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from devfix.checkers import made_together
-from devfix.checkers.signs import is_other_framework, moves_itself, quoted
+from devfix.checkers.signs import MOVES, is_other_framework, moves_itself, quoted
 from devfix.engine.analysis import Analysis
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, Finding, Fix, InsertStatement, Related, Safety
@@ -15,7 +15,6 @@ from devfix.text.source import Source
 
 INPUTS, MODULES, FACTORIES = "move-inputs", "module-never-moved", "place-factory"
 CODEMODS = frozenset({INPUTS, MODULES, FACTORIES})
-_MOVES = frozenset({"to", "cuda"})
 
 
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
@@ -64,7 +63,7 @@ def _moves(source: Source, loop: ast.For) -> dict[str, ast.Assign]:
         target = one.targets[0] if isinstance(one, ast.Assign) else None
         if isinstance(one, ast.Assign) and isinstance(target, ast.Name) and target.id in names:
             calls = source.of_kind(ast.Call, one.value)
-            if any(isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES for call in calls):
+            if any(isinstance(call.func, ast.Attribute) and call.func.attr in MOVES for call in calls):
                 found.setdefault(target.id, one)
     return found
 
@@ -187,7 +186,7 @@ def _moved_attributes(source: Source, method: Function) -> Iterator[tuple[str, s
     aliases = _aliases(source, method)
     for statement in source.of_kind(ast.Expr, method.node):
         call = statement.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in MOVES:
             base = source.code(call.func.value)
             attribute = aliases.get(base, base)
             given = source.code(call.args[0]) if len(call.args) == 1 else ""

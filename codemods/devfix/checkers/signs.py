@@ -18,7 +18,7 @@ from devfix.models.torch_api import turns_gradients_off
 from devfix.text.placing import dotted, expects_error
 from devfix.text.source import Source, remembered
 
-_MOVES = frozenset({"to", "cuda"})
+MOVES = frozenset({"to", "cuda"})
 _READS = frozenset({"numpy"})
 # What is only for CUDA, and what only runs what somebody has prepared: tests.
 _ONE_WORLD = frozenset({"pytest", "unittest", "absl", "hypothesis", "parameterized", "triton"})
@@ -224,7 +224,7 @@ def is_moved_beside(source: Source, function: ast.AST, name: str) -> bool:
         )
         if name in names:
             for call in source.of_kind(ast.Call, function):
-                if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
+                if isinstance(call.func, ast.Attribute) and call.func.attr in MOVES:
                     if isinstance(call.func.value, ast.Name) and call.func.value.id in names - {name}:
                         return True
     return False
@@ -240,7 +240,7 @@ def is_kept_beside(source: Source, node: ast.AST | None) -> bool:
             pairs = [(source.code(a), source.code(b)) for a, b in zip(target.elts, value.elts, strict=False)]
             calls = (part.func for part in value.elts if isinstance(part, ast.Call))
             moves = [func.attr for func in calls if isinstance(func, ast.Attribute)]
-            if (node.id, node.id) in pairs and not _MOVES.isdisjoint(moves):
+            if (node.id, node.id) in pairs and not MOVES.isdisjoint(moves):
                 return True
     return False
 

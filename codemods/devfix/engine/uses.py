@@ -133,12 +133,6 @@ _SIZED = frozenset(
     {"arange", "range", "linspace", "logspace", "eye", "randperm", "zeros", "ones", "rand", "randn", "empty"}
 )
 
-# Layers whose first two arguments are sizes.
-_SIZED_LAYERS = frozenset(
-    {"Linear", "Embedding", "Conv1d", "Conv2d", "Conv3d", "RNN", "LSTM", "GRU", "LSTMCell", "GRUCell"}
-)
-
-
 # Kinds of nodes that say nothing of names by themselves; most nodes are of these.
 _PLAIN_NODES = frozenset(
     {ast.Name, ast.Constant, ast.arg, ast.keyword, ast.Return, ast.Tuple, ast.BinOp, ast.Compare}
@@ -222,7 +216,7 @@ class Uses:
                     self.operands.add(scaled.id)
                 if not isinstance(first, ast.Name):
                     continue
-                if name.startswith("torch.nn.") and name[9:] in _SIZED_LAYERS:
+                if name in models().sized:
                     self.numbers.update(one.id for one in node.args[:2] if isinstance(one, ast.Name))
                 if isinstance(func, ast.Attribute) and func.attr == "to":
                     self.targets.add(first.id)

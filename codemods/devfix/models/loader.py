@@ -49,7 +49,7 @@ _PLAIN = (
     "like_torch",
     "scalars",
 )  # words
-_LISTED = ("lists", "shaped", "filled", "is_device")  # names behind a prefix
+_LISTED = ("lists", "shaped", "filled", "sized", "is_device")  # names behind a prefix
 BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
@@ -121,6 +121,7 @@ class Models(NamedTuple):
     readers: Readers
     shaped: frozenset[str]
     filled: frozenset[str]
+    sized: frozenset[str]  # layers whose first two arguments are sizes
     tokens: frozenset[str]
     gathers: frozenset[str]
     owners_of_device: tuple[str, ...]
@@ -272,10 +273,10 @@ def models() -> Models:
         tuple(plain["readers"]),
         *(frozenset(plain[name]) for name in ("keywords", "draws", "learns", "rows")),
     )
-    shaped, filled = frozenset(listed["shaped"]), frozenset(listed["filled"])
+    shaped, filled, sized = (frozenset(listed[name]) for name in ("shaped", "filled", "sized"))
     return Models(
         rows, tuple(one for one in rows.items() if "*" in one[0]), tensor, other, array, readers,
-        shaped, filled, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
+        shaped, filled, sized, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),
         frozenset(plain["scalars"]), tensors,
         dtypes, takers, converters, tuple(one for one in converters.items() if "*" in one[0]), tuple(modules), {},
