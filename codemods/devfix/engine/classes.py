@@ -260,7 +260,7 @@ class Classes:
         for methods in builders.values():
             order += [name for name in sorted(methods) if name not in order]
         ends: list[tuple[str, State]] = []
-        for name in order[:MAX_BUILDERS]:
+        for name in order if len(order) <= MAX_BUILDERS else ():
             method = owner.method(name)
             if method is not None and not method.static:
                 end = self.analysis.run_method(method, me, state.copy(), quiet=True)

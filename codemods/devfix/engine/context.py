@@ -13,6 +13,7 @@ from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
 from devfix.engine.frame import Frame
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, ON_CPU, VAR, Place, is_called, whole
+from devfix.engine.relevance import Relevance
 from devfix.engine.state import Names, State
 from devfix.engine.transfer.statements import Run
 from devfix.engine.uses import Evidence, Uses
@@ -73,6 +74,7 @@ class Context:
         self._evidence: dict[Function, dict[str, Evidence]] = {}
         self._forms: dict[Function, dict[str, Forms]] = {}
         self._bodies: dict[str, Run] = {}
+        self.relevance = Relevance()
 
     def class_kind(self, owner: Class) -> str:
         return self.classes.kind(owner)

@@ -21,7 +21,7 @@ from devfix.text.parsed import parsed
 from devfix.text.source import Source
 
 SIZE = 1_000_000  # bytes; larger files are data, mostly
-SOURCES = 128  # parsed files that are kept
+SOURCES = 512  # parsed files that are kept
 # Never looked for in a project: the models describe them.
 _LIBRARIES = frozenset({"torch", "torchvision", "torchaudio", "numpy", "__future__"})
 _INIT = "__init__.py"

@@ -20,7 +20,7 @@ from devfix.project.runs import Runs
 from devfix.text.source import Source
 
 OUTLINES = 4096
-FILES = 128  # that the engine looks definitions up in
+FILES = 512  # that the engine looks definitions up in
 MANY_STARS = 8  # of one file, for which what they give is indexed
 
 

@@ -23,6 +23,7 @@ from devfix.engine.places import (
     Place,
     is_parameter,
 )
+from devfix.engine.relevance import is_plain
 from devfix.engine.transfer.module_runs import ModuleRuns
 from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import speaks_of
@@ -297,6 +298,8 @@ class Calls(ModuleRuns):
         bound = self._bound(node, function, me, arguments)
         self._left_out(node, function, bound)
         self.analysis.note_call(self, node, function, bound)
+        if me is None and function.file is not self.analysis.file and self._is_irrelevant(function, bound):
+            return self.unknown(node)
         if (
             self.depth >= MAX_DEPTH
             or not self.analysis.may_run(self, function)
@@ -313,6 +316,10 @@ class Calls(ModuleRuns):
         made = self.analysis.run_call(self, node, function, me, bound, outer, given)
         self.handed_type(node, function, me, arguments)
         return made
+
+    def _is_irrelevant(self, function: Function, bound: dict[str, Value]) -> bool:
+        """Is a function given, and does it make, nothing that may have a device?"""
+        return all(map(is_plain, bound.values())) and not self.analysis.relevance.of(function)
 
     def _left_out(self, node: ast.Call, function: Function, bound: dict[str, Value]) -> None:
         """Note that a call says nothing of the one device that a function takes."""
