@@ -31,6 +31,7 @@ from devfix.text.source import Source
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
 _TENSOR = re.compile(r"tensors?\b")  # and not TensorBoard
+_NO_NAME = re.compile(r"\W")
 _LISTED = re.compile(r"(?:\w+\.)?(?:optional\[)?(?:\w+\.)?(?:list|tuple|sequence)\[[^|]*(?:\| *none)?$")
 _PLAIN = frozenset(
     {
@@ -101,11 +102,7 @@ def _documented(function: Function) -> dict[str, str]:
     for line in text.splitlines():
         head = line.strip().lstrip("-*:` ")
         head = head.removeprefix("param ").removeprefix("type ")
-        name = ""
-        for one in head:
-            if not (one.isalnum() or one == "_"):
-                break
-            name += one
+        name = _NO_NAME.split(head, maxsplit=1)[0]
         if name not in names:
             continue
         rest = head[len(name) :].split(". ")[0][:60].lower()

@@ -223,6 +223,8 @@ def trains_on_cpu(source: Source) -> bool:
 @remembered
 def predates_scalars(source: Source) -> bool:
     """Was a file written for torch before 0.4, where sums over all are numbers, and no tensors without dimensions?"""
+    if not source.has("volatile") and not source.has(".data[0]"):
+        return False  # as nearly always, and fifty times as fast
     return _BEFORE_SCALARS.search(source.text) is not None
 
 

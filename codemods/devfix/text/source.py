@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property, wraps
 from itertools import accumulate
 from typing import Concatenate, ParamSpec, TypeVar, cast
@@ -43,6 +43,11 @@ class _Fields(dict[type[ast.AST], tuple[str, ...]]):
 
 _FIELDS = _Fields()
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_OF_STATEMENTS = {  # no expression has statements in it
+    kind: tuple(field for field in kind._fields if field in _BLOCKS)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 
 
 def remembered(
@@ -260,10 +265,12 @@ class Source:
 
     def of_kind(self, kind: type[Node], root: ast.AST | None = None) -> tuple[Node, ...]:
         """Every node of one kind below `root`, in the order of `walk`; found once for each root."""
-        key = (kind, self.tree if root is None else root)
-        if key not in self.remembered:
-            self.remembered[key] = tuple(node for node in self.walk(root) if isinstance(node, kind))
-        return cast(tuple[Node, ...], self.remembered[key])
+        root = root or self.tree
+        if (kind, root) not in self.remembered:
+            fields = _OF_STATEMENTS if issubclass(kind, ast.stmt) else _FIELDS
+            below = self._nodes if root is self.tree else _walk(root, fields)
+            self.remembered[kind, root] = tuple(node for node in below if isinstance(node, kind))
+        return cast(tuple[Node, ...], self.remembered[kind, root])
 
     def has(self, words: str) -> bool:
         """Do these words stand anywhere in the text? Looked for once."""
@@ -376,10 +383,9 @@ def walk(root: ast.AST) -> list[ast.AST]:
     return found
 
 
-def _walk(root: ast.AST) -> list[ast.AST]:
+def _walk(root: ast.AST, known: Mapping[type[ast.AST], tuple[str, ...]] = _FIELDS) -> list[ast.AST]:
     todo: list[ast.AST] = [root]
-    found: list[ast.AST] = []
-    known, kind = _FIELDS, ast.AST
+    found, kind = list[ast.AST](), ast.AST
     while todo:
         node = todo.pop()
         found.append(node)
