@@ -329,6 +329,9 @@ SILENT = {
     "        c = torch.load(p, map_location='cpu')\n    m.load_state_dict(c)\n",
     "replaced": "import functools\ntorch.load = functools.partial(torch.load, map_location='cpu')\n"
     "def f(m, p):\n    m.load_state_dict(torch.load(p))\n",
+    "a name that only the other arm binds": "def f(m, p, tpu, device):\n    if tpu:\n"
+    "        m.load_state_dict(torch.load(p, map_location='cpu'))\n    else:\n        map_location = device\n"
+    "        m.load_state_dict(torch.load(p, map_location=map_location))\n",
     "another load": "import json\ndef f(model, p):\n    model.load_state_dict(json.load(p))\n",
     "own function called load": "def load(p):\n    return p\ndef f(model, p):\n"
     "    model.load_state_dict(load(p))\n",

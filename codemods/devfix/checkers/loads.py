@@ -287,8 +287,10 @@ def without_place(call: ast.Call) -> str:
 
 
 def fixed(source: Source) -> Iterator[tuple[ast.Call, ast.keyword]]:
-    """`map_location="cpu"` in a function that hands its own `map_location` to its other calls."""
+    """`map_location="cpu"` in a function that hands its parameter `map_location` to its other calls."""
     for function in source.of_kind(ast.FunctionDef) if f"{ARGUMENT}={ARGUMENT}" in source.text else ():
+        if all(one.arg != ARGUMENT for one in ast.walk(function.args) if isinstance(one, ast.arg)):
+            continue
         every = [(call, one) for call in source.of_kind(ast.Call, function) for one in call.keywords]
         told = [(call, one) for call, one in every if one.arg == ARGUMENT]
         if any(dotted(one.value) == ARGUMENT for _, one in told):
