@@ -1739,3 +1739,61 @@ def test_a_constructor_does_not_place_by_its_own_parameters_which_are_moved_late
     (tmp_path / "net.py").write_text(HOLDING)
     fixed = devfix.fix(tmp_path / "net.py", settings=False, unsafe=True, cache=False)
     assert not fixed.files and [one.codemod for one in fixed.remaining] == ["place-factory"]
+
+
+WEIGHTLESS = """
+def compare(x, y):
+    LAYER.cuda()(x, y)
+"""
+
+
+@pytest.mark.parametrize(("layer", "told"), [("nn.CrossEntropyLoss()", False), ("nn.Bilinear(3, 3, 1)", True)])
+def test_to_move_a_layer_without_tensors_needs_no_gpu(layer: str, told: bool) -> None:
+    assert ("hard-coded-cuda" in codemods(WEIGHTLESS.replace("LAYER", layer))) is told
+
+
+ANSWERED = """
+import numpy as np
+def same(x, y):
+    x, y = x.cuda(), y.cuda()
+    return np.all([ASKED])
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("torch.allclose(x, y)", False), ("x.equal(y)", False), ("torch.isclose(x, y)", True)],
+)
+def test_what_is_answered_with_a_bool_is_nowhere(asked: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(ANSWERED.replace("ASKED", asked))) is told
+
+
+PENALTY = """
+class Penalty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.tensor([1.0]).requires_grad_()
+    def forward(self, y):
+        return torch.autograd.grad(y.sum(), [self.scale]GRADIENTS)
+Penalty().to(device)(torch.ones(3, device=device))
+"""
+
+
+@pytest.mark.parametrize(("gradients", "told"), [("", False), (", [self.scale]", True)])
+def test_gradients_are_asked_for_wherever_the_inputs_are(gradients: str, told: bool) -> None:
+    assert ("register-buffer" in codemods(CHOSEN + PENALTY.replace("GRADIENTS", gradients))) is told
+
+
+SHAPES = """
+class Net(nn.Module):
+    def encode(self, view):
+        image = view["image"]
+        return view.ASKED(torch.arange(image.shape[0]).flip(0))
+    def forward(self, view):
+        return self.encode(view)
+"""
+
+
+@pytest.mark.parametrize(("asked", "told"), [('get("shape", ', False), ("mul(", True)])
+def test_what_is_asked_like_a_dict_is_no_tensor(asked: str, told: bool) -> None:
+    assert bool(codemods(SHAPES.replace("ASKED(", asked))) is told
