@@ -1747,7 +1747,9 @@ def compare(x, y):
 """
 
 
-@pytest.mark.parametrize(("layer", "told"), [("nn.CrossEntropyLoss()", False), ("nn.Bilinear(3, 3, 1)", True)])
+@pytest.mark.parametrize(
+    ("layer", "told"), [("nn.CrossEntropyLoss()", False), ("nn.Bilinear(3, 3, 1)", True)]
+)
 def test_to_move_a_layer_without_tensors_needs_no_gpu(layer: str, told: bool) -> None:
     assert ("hard-coded-cuda" in codemods(WEIGHTLESS.replace("LAYER", layer))) is told
 
@@ -1797,3 +1799,38 @@ class Net(nn.Module):
 @pytest.mark.parametrize(("asked", "told"), [('get("shape", ', False), ("mul(", True)])
 def test_what_is_asked_like_a_dict_is_no_tensor(asked: str, told: bool) -> None:
     assert bool(codemods(SHAPES.replace("ASKED(", asked))) is told
+
+
+PLACED_STEP = """
+import pytorch_lightning as pl
+class Net(pl.LightningModule):
+    def training_step(self, batch, index):
+        images, names = batch
+        with torch.cuda.amp.autocast():
+            return self.net(GIVEN)
+    def forward(self, images):
+        with torch.cuda.amp.autocast():
+            return self.net(images)
+"""
+
+
+@pytest.mark.parametrize("given", ["images", "names"])
+def test_no_autocast_follows_a_part_of_a_batch_which_may_be_no_tensor(given: str) -> None:
+    fixed = devfix.fix(source=HEAD + PLACED_STEP.replace("GIVEN", given), settings=False, unsafe=True).files[0]
+    assert fixed.after.count(b"device.type") == 1 and b"names.device" not in fixed.after
+
+
+SCALED = """
+def scale(norms, n):
+    mask = torch.ones(n).cuda()
+    BEFORE
+    return [torch.max(norms[i], mask) for i in range(n)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "fixed"), [("pass", False), ("i = 0", False), ("torch.max(norms[n], mask)", True)]
+)
+def test_what_a_comprehension_binds_is_bound_there_only(before: str, fixed: bool) -> None:
+    code = SCALED.replace("BEFORE", before)
+    assert bool(devfix.fix(source=HEAD + code, settings=False, unsafe=True).files) is fixed

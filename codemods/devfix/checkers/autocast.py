@@ -160,6 +160,8 @@ def _read(one: Autocast, node: ast.Call, analysis: Analysis) -> Iterator[Near]:
     for name, value in one.read.items():
         if _is_off(one, source) and not _is_told(one, name, value):
             continue
+        if any(assumption.kind == CALLER and assumption.subject != name for assumption in value.assumed):
+            continue  # a part of what the caller has passed need not be a tensor
         given = one.decorated is not None and any(name == other.arg for other in one.decorated.parameters)
         if given or bound_before(source, ast.Name(name, ast.Load()), source.statement(node)):
             yield Near(value.place, f"{name}.device", exact=True)
