@@ -1820,7 +1820,7 @@ def test_no_autocast_follows_a_part_of_a_batch_which_may_be_no_tensor(given: str
     assert fixed.after.count(b"device.type") == 1 and b"names.device" not in fixed.after
 
 
-SCALED = """
+BY_INDEX = """
 def scale(norms, n):
     mask = torch.ones(n).cuda()
     BEFORE
@@ -1832,5 +1832,56 @@ def scale(norms, n):
     ("before", "fixed"), [("pass", False), ("i = 0", False), ("torch.max(norms[n], mask)", True)]
 )
 def test_what_a_comprehension_binds_is_bound_there_only(before: str, fixed: bool) -> None:
-    code = SCALED.replace("BEFORE", before)
+    code = BY_INDEX.replace("BEFORE", before)
     assert bool(devfix.fix(source=HEAD + code, settings=False, unsafe=True).files) is fixed
+
+
+OF_TYPE = """
+class Agent:
+    def __init__(self, options):
+        self.options = options
+        self.pi = torch.Tensor([3.14]).type(KIND)
+    def scale(self, x):
+        return x.cuda() * self.pi
+"""
+
+
+@pytest.mark.parametrize(("kind", "told"), [("self.options.dtype", False), ("torch.float64", True)])
+def test_what_options_call_a_dtype_may_be_a_type_of_tensors(kind: str, told: bool) -> None:
+    assert ("place-factory" in codemods(OF_TYPE.replace("KIND", kind))) is told
+
+
+BY_DEFAULT = """
+import matplotlib.pyplot as plt
+data = torch.arange(10.0)
+def plot(values=DEFAULT):
+    plt.plot(values)
+data = data.to(device)
+plot()
+"""
+
+
+@pytest.mark.parametrize(("default", "told"), [("data", False), ("torch.ones(3, device=device)", True)])
+def test_a_default_is_what_it_was_when_the_function_was_defined(default: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(CHOSEN + BY_DEFAULT.replace("DEFAULT", default))) is told
+
+
+CODED = """
+class Coder(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.device = device
+    def forward(self, x):
+        return self.decode(PASSED)
+    def decode(self, code):
+        return self.decoder(code)
+    def sample(self, code):
+        code = code.to(self.device)
+        return self.decoder(code)
+"""
+
+
+@pytest.mark.parametrize(("passed", "told"), [("self.encoder(x)", False), ("load(x)", True)])
+def test_what_the_own_methods_pass_is_where_they_are(passed: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(CODED.replace("PASSED", passed))) is told

@@ -329,6 +329,9 @@ class Run(Processes):
         ):
             for one in node.decorator_list:
                 self.eval(one)
+        for default in function.defaults.values() if self.function is None else ():
+            if isinstance(default, ast.Name):
+                self.analysis.defined[default] = self.analysis.constant(self.file, default)
         self.state.names[node.name] = value
 
     def _define_class(self, node: ast.ClassDef) -> None:
