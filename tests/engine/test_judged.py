@@ -1816,7 +1816,9 @@ class Net(pl.LightningModule):
 
 @pytest.mark.parametrize("given", ["images", "names"])
 def test_no_autocast_follows_a_part_of_a_batch_which_may_be_no_tensor(given: str) -> None:
-    fixed = devfix.fix(source=HEAD + PLACED_STEP.replace("GIVEN", given), settings=False, unsafe=True).files[0]
+    fixed = devfix.fix(source=HEAD + PLACED_STEP.replace("GIVEN", given), settings=False, unsafe=True).files[
+        0
+    ]
     assert fixed.after.count(b"device.type") == 1 and b"names.device" not in fixed.after
 
 
@@ -1885,3 +1887,29 @@ class Coder(nn.Module):
 @pytest.mark.parametrize(("passed", "told"), [("self.encoder(x)", False), ("load(x)", True)])
 def test_what_the_own_methods_pass_is_where_they_are(passed: str, told: bool) -> None:
     assert ("move-inputs" in codemods(CODED.replace("PASSED", passed))) is told
+
+
+KEPT_ONCE = """
+class Loss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = torch.ones(3)
+        self.first, self.tables = True, [torch.zeros(1)] * 2
+    def forward(self, x):
+        STEPS
+        return x * KEPT
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "kept", "told"),
+    [
+        ("if self.first:\n            self.factor, self.first = self.factor.to(x.device), False", "self.factor", False),
+        ("if len(x) > 1:\n            self.factor = self.factor.to(x.device)", "self.factor", True),
+        ("if self.first:\n            self.factor, self.first = torch.zeros(3), False", "self.factor", True),
+        ("t = self.tables[0]\n        if t.shape != x.shape:\n            t = self.tables[0] = x.detach()", "t", False),
+        ("t = self.tables[0]\n        if x.shape[0] > 1:\n            t = self.tables[0] = x.detach()", "t", True),
+    ],
+)  # fmt: skip
+def test_what_is_replaced_until_it_fits_is_never_met_before(steps: str, kept: str, told: bool) -> None:
+    assert ("register-buffer" in codemods(KEPT_ONCE.replace("STEPS", steps).replace("KEPT", kept))) is told

@@ -33,7 +33,10 @@ def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
     if are_many(program, left):
         return
     asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
-    places = [*(one.node for one in left if one.value.role not in ANYWHERE), *(node for node in asked if not _is_chosen(source, node))]
+    places = [
+        *(one.node for one in left if one.value.role not in ANYWHERE),
+        *(node for node in asked if not _is_chosen(source, node)),
+    ]
     for place in places:
         if _is_parallel(source, place):
             continue

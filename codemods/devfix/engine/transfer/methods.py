@@ -167,7 +167,9 @@ class Methods(Moves):
             if open_ and made.place.on_host and not inplace:
                 made = Value(TENSOR)  # of what is elsewhere, if it has no dimensions itself
         if row.answer or row.reduce:
-            return A_NUMBER if row.answer else self.reduced(made, row, values[0] if values else None, keywords)
+            return (
+                A_NUMBER if row.answer else self.reduced(made, row, values[0] if values else None, keywords)
+            )
         if (
             name in ("unsqueeze", "repeat", "unsqueeze_")
             or (name in ("reshape", "view", "expand") and _sizes(values))
