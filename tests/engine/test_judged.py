@@ -1913,3 +1913,43 @@ class Loss(nn.Module):
 )  # fmt: skip
 def test_what_is_replaced_until_it_fits_is_never_met_before(steps: str, kept: str, told: bool) -> None:
     assert ("register-buffer" in codemods(KEPT_ONCE.replace("STEPS", steps).replace("KEPT", kept))) is told
+
+
+BY_RANK = """
+class Trainer:
+    def __init__(self, net, rank):
+        self.device = DEVICE
+        self.net = net.to(self.device)
+    def step(self, x):
+        x = x.to(self.device)
+        with torch.cuda.amp.autocast():
+            return self.net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "told"), [('f"cuda:{rank}"', False), ('"cuda:{}".format(rank)', False), ("rank", True)]
+)
+def test_an_autocast_for_cuda_follows_a_gpu_by_its_number(device: str, told: bool) -> None:
+    assert ("normalize-device-type" in codemods(BY_RANK.replace("DEVICE", device))) is told
+
+
+ENTERED = """
+def run(net, x, device):
+    x = x.to(device)
+    with CONTEXTS:
+        return net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("contexts", "told"),
+    [
+        ("torch.cuda.amp.autocast() and torch.no_grad()", False),
+        ("torch.no_grad() and torch.cuda.amp.autocast()", True),
+        ("torch.cuda.amp.autocast(), torch.no_grad()", True),
+    ],
+)
+def test_of_two_contexts_joined_by_and_the_last_one_is_entered(contexts: str, told: bool) -> None:
+    code = ENTERED.replace("CONTEXTS", contexts)
+    assert ("normalize-device-type" in codemods(code)) is told
