@@ -110,6 +110,10 @@ FIXED = [
     ("a device of some paths only", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(path, x, fast):\n    if fast:\n        device = x.device\n    model = LOAD\n"
      "    return model(x)\n"),
+    ("a global that is loaded again", "torch.load(path)",
+     'torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
+     "def load(path):\n    global net\n    net = LOAD\ndef main(args, x):\n    global net\n    load(args.resume)\n"
+     "    net = net.cuda() if args.cuda else net\n    load(args.best)\n    return net(x)\n"),
     ("converter", "torch.load(args.checkpoint_path)",
      'torch.load(args.checkpoint_path, map_location="cpu")', Safety.UNSAFE,
      "def f(args):\n    model = LOAD\n    model['optim'] = None\n    torch.save(model, args.output)\n"),
