@@ -1953,3 +1953,28 @@ def run(net, x, device):
 def test_of_two_contexts_joined_by_and_the_last_one_is_entered(contexts: str, told: bool) -> None:
     code = ENTERED.replace("CONTEXTS", contexts)
     assert ("normalize-device-type" in codemods(code)) is told
+
+
+BUILDING = """
+def width_of(body: nn.Module):
+    return body(torch.zeros(1, 3, 8, 8)).shape[1]
+def mask_of(degrees: torch.Tensor):
+    return torch.arange(3) >= degrees
+class Net(nn.Module):
+    def __init__(self, kind, degrees):
+        super().__init__()
+        self.body = load(kind)
+        self.head = nn.Linear(width_of(self.body), 3)
+        self.register_buffer("mask", mask_of(degrees))
+    def forward(self, x):
+        return self.head(self.body(x)) * self.mask
+net = Net("small", load("degrees"))
+net.to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "told"), [("", False), ("width_of(net)\n", True), ("mask_of(net.mask)\n", True)]
+)
+def test_what_constructors_alone_call_runs_before_anything_is_moved(call: str, told: bool) -> None:
+    assert bool(codemods(CHOSEN + BUILDING + call)) is told
