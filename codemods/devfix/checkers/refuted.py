@@ -16,7 +16,7 @@ _HOST = (None, "cpu")
 def is_refuted(place: Place, analysis: Analysis) -> bool:
     """Do all calls, in this file and others, pass what is on the CPU for the parameter that a place is of, or named by?
 
-    Calls of tests say nothing, and constructors of modules run before anything is moved. A device that calls leave out is the default of the parameter. What asks for devices
+    Calls of tests say nothing. A device that calls leave out is the default of the parameter. What asks for devices
     itself is for others, too.
     """
     key = whole(place)
@@ -29,8 +29,6 @@ def is_refuted(place: Place, analysis: Analysis) -> bool:
     open_ = place.kind == OF and analysis.uses(function).asks_for_devices
     elsewhere = analysis.callers(function, tests=False) if analysis.callers is not None and not open_ else []
     given = [call[key[2]] for call in elsewhere if key[2] in call]
-    if place.kind == OF and not open_ and not elsewhere and _builds(function, analysis):
-        return True
     if not all(one.on_host for one in here) or not all(one.is_proven and one.place.on_host for one in given):
         return False
     if place.kind == OF:
@@ -38,16 +36,18 @@ def is_refuted(place: Place, analysis: Analysis) -> bool:
     return _keep_default(function, str(key[2]), analysis.file.source, bool(here or elsewhere))
 
 
-def _builds(function: Function, analysis: Analysis) -> bool:
-    """Is it a constructor of a module, or does the file call it in those alone? Nothing has been moved then."""
+def is_building(function: Function, analysis: Analysis) -> bool:
+    """Do constructors of modules alone call a function? They run before anything is moved."""
     owner, source = function.owner, analysis.file.source
     calls = source.calls_by_name.get(function.name, ())
-    if function.name != "__init__" and owner is None:
-        around = [analysis.file.of_node.get(source.enclosing(one, ast.FunctionDef) or one) for one in calls]
-        return bool(calls) and all(
-            isinstance(one, Function) and one.name == "__init__" and _builds(one, analysis) for one in around
-        )
-    return owner is not None and function.name in only_building(owner) and analysis.classes.is_module(owner)
+    if analysis.uses(function).asks_for_devices or (analysis.callers is not None and analysis.callers(function)):
+        return False
+    if owner is not None:
+        return function.name in only_building(owner) and analysis.classes.is_module(owner)
+    around = [analysis.file.of_node.get(source.enclosing(one, ast.FunctionDef) or one) for one in calls]
+    return bool(calls) and all(
+        isinstance(one, Function) and one.name == "__init__" and is_building(one, analysis) for one in around
+    )
 
 
 def _keep_default(function: Function, name: str, source: Source, called: bool) -> bool:

@@ -284,7 +284,7 @@ def is_renewed(mismatch: Mismatch) -> bool:
         if not isinstance(one, ast.If) or (one.end_lineno or 0) >= line:
             continue
         nodes = [part for statement in one.body for part in ast.walk(statement)]
-        if mismatch.stray.links[0].node in nodes:
+        if any(link.node in nodes for link in mismatch.stray.links):
             continue
         stored = [part for part in nodes if not isinstance(getattr(part, "ctx", ast.Load()), ast.Load)]
         stored = [part.value if isinstance(part, ast.Subscript) else part for part in stored]
