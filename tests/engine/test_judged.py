@@ -1978,3 +1978,27 @@ net.to(device)
 )
 def test_what_constructors_alone_call_runs_before_anything_is_moved(call: str, told: bool) -> None:
     assert bool(codemods(CHOSEN + BUILDING + call)) is told
+
+
+PLACED_ENTRIES = """
+def test(loader: torch.utils.data.DataLoader, net, options):
+    net = net.cuda()
+    for images, meta in loader:
+        if options.gpus:
+            images = images.cuda()
+            for key, value in meta.items():
+                STEP
+        net(images, meta["boxes"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("meta[key] = meta[key] if isinstance(value, str) else value.cuda()", False),
+        ("if not isinstance(value, str):\n                    meta[key] = value.cuda()", False),
+        ("print(value)", True),
+    ],
+)
+def test_a_loop_that_moves_some_entries_leaves_it_open_which(step: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(PLACED_ENTRIES.replace("STEP", step))) is told
