@@ -228,7 +228,7 @@ def _is_declared(function: Function, name: object) -> bool:
 
 
 def _is_built(mismatch: Mismatch, analysis: Analysis) -> bool:
-    """Is it a constructor that is given the other value: of a module, with what it calls, or one that takes anything?"""
+    """Is it a constructor that is given the other value: of a module, or what it calls, or one that takes anything?"""
     function = mismatch.function
     if function is None or function.name != "__init__" or function.owner is None:
         return function is not None and is_building(function, analysis)

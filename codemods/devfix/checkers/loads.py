@@ -54,8 +54,8 @@ class Uses:
     """All uses of what a call loads.
 
     `receivers` are what it is loaded into, `names` what it is bound to, in the order of the text; `moved`: it is moved,
-    `has_states`: it is asked for an entry that only checkpoints have; `is_global`: a function binds it for others, which
-    may call it once more when all is moved.
+    `has_states`: it is asked for an entry that only checkpoints have; `is_global`: a function binds it for others,
+    which may call it once more when all is moved.
     """
 
     load: Load
@@ -274,7 +274,11 @@ def place_for(load: Load, uses: Uses, device: str, source: Source) -> tuple[str,
         return '"cpu"', False
     if device:
         return device, False
-    if uses.kinds and (uses.is_global or not uses.moved) and any(word in source.text for word in (".cuda(", '"cuda', "'cuda")):
+    if (
+        uses.kinds
+        and (uses.is_global or not uses.moved)
+        and any(word in source.text for word in (".cuda(", '"cuda', "'cuda"))
+    ):
         # where it is wanted is out of sight, but what works with CUDA goes on as it does
         torch = next((local for local, what in source.imports.items() if what == "torch"), "torch")
         return f'None if {torch}.cuda.is_available() else "cpu"', False

@@ -40,7 +40,9 @@ def is_building(function: Function, analysis: Analysis) -> bool:
     """Do constructors of modules alone call a function? They run before anything is moved."""
     owner, source = function.owner, analysis.file.source
     calls = source.calls_by_name.get(function.name, ())
-    if analysis.uses(function).asks_for_devices or (analysis.callers is not None and analysis.callers(function)):
+    if analysis.uses(function).asks_for_devices or (
+        analysis.callers is not None and analysis.callers(function)
+    ):
         return False
     if owner is not None:
         return function.name in only_building(owner) and analysis.classes.is_module(owner)

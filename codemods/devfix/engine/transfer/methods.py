@@ -166,10 +166,9 @@ class Methods(Moves):
             open_ = made.rank != 1 and any(value.kind == UNKNOWN for value, _ in values)
             if open_ and made.place.on_host and not inplace:
                 made = Value(TENSOR)  # of what is elsewhere, if it has no dimensions itself
-        if row.answer or row.reduce:
-            return (
-                A_NUMBER if row.answer else self.reduced(made, row, values[0] if values else None, keywords)
-            )
+        made = A_NUMBER if row.answer else made
+        if row.reduce:
+            return self.reduced(made, row, values[0] if values else None, keywords)
         if (
             name in ("unsqueeze", "repeat", "unsqueeze_")
             or (name in ("reshape", "view", "expand") and _sizes(values))
