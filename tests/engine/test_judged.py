@@ -2002,3 +2002,19 @@ def test(loader: torch.utils.data.DataLoader, net, options):
 )
 def test_a_loop_that_moves_some_entries_leaves_it_open_which(step: str, told: bool) -> None:
     assert ("move-inputs" in codemods(PLACED_ENTRIES.replace("STEP", step))) is told
+
+
+FOR_CUDA = """import torch
+CHECK
+def run(net, x, device):
+    x = x.to(device)
+    with torch.cuda.amp.autocast():
+        return net(x)
+"""
+
+
+@pytest.mark.parametrize(("check", "told"), [("assert torch.cuda.is_available()", False), ("", True)])
+def test_no_autocast_follows_data_where_the_program_needs_cuda(check: str, told: bool, tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(FOR_CUDA.replace("CHECK", check))
+    found = devfix.check(tmp_path, settings=False, cache=False).findings
+    assert ("normalize-device-type" in {one.codemod for one in found}) is told

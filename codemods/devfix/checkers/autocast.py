@@ -42,12 +42,12 @@ class Near(NamedTuple):
     moved: bool = False
 
 
-def found(analysis: Analysis) -> Iterator[Finding]:
-    """All that is wrong with the types that autocast is given."""
+def found(analysis: Analysis, needs_cuda: bool = False) -> Iterator[Finding]:
+    """All that is wrong with the types that autocast is given; `needs_cuda`: there are no other data than CUDA's."""
     yield from device_types.found(analysis)
     yield from _without_device(analysis)
     seen: set[ast.AST] = set()
-    for one in analysis.autocasts.values():
+    for one in analysis.autocasts.values() if not needs_cuda else ():
         node = one.partial or one.node
         here = one.file is analysis.file and node in analysis.file.source.parents
         if node in seen or not here or _is_for_cuda(one, analysis):
