@@ -2014,7 +2014,9 @@ def run(net, x, device):
 
 
 @pytest.mark.parametrize(("check", "told"), [("assert torch.cuda.is_available()", False), ("", True)])
-def test_no_autocast_follows_data_where_the_program_needs_cuda(check: str, told: bool, tmp_path: Path) -> None:
+def test_no_autocast_follows_data_where_the_program_needs_cuda(
+    check: str, told: bool, tmp_path: Path
+) -> None:
     (tmp_path / "run.py").write_text(FOR_CUDA.replace("CHECK", check))
     found = devfix.check(tmp_path, settings=False, cache=False).findings
     assert ("normalize-device-type" in {one.codemod for one in found}) is told
