@@ -499,8 +499,7 @@ def test_a_base_class_in_another_file() -> None:
 def test_what_fftfreq_is_given_is_a_number() -> None:
     code, _ = marked("""
         class Ticks(nn.Module):
-            def __init__(self, config):
-                super().__init__()
+            def grow(self, config):
                 for width in config.widths:
                     self.register_buffer(f"ticks_{width}", self.ticks(width))
                     self.register_buffer(f"freq_{width}", torch.fft.fftfreq(width, d=1 / width))

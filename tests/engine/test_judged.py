@@ -1739,3 +1739,284 @@ def test_a_constructor_does_not_place_by_its_own_parameters_which_are_moved_late
     (tmp_path / "net.py").write_text(HOLDING)
     fixed = devfix.fix(tmp_path / "net.py", settings=False, unsafe=True, cache=False)
     assert not fixed.files and [one.codemod for one in fixed.remaining] == ["place-factory"]
+
+
+WEIGHTLESS = """
+def compare(x, y):
+    LAYER.cuda()(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"), [("nn.CrossEntropyLoss()", False), ("nn.Bilinear(3, 3, 1)", True)]
+)
+def test_to_move_a_layer_without_tensors_needs_no_gpu(layer: str, told: bool) -> None:
+    assert ("hard-coded-cuda" in codemods(WEIGHTLESS.replace("LAYER", layer))) is told
+
+
+ANSWERED = """
+import numpy as np
+def same(x, y):
+    x, y = x.cuda(), y.cuda()
+    return np.all([ASKED])
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("torch.allclose(x, y)", False), ("x.equal(y)", False), ("torch.isclose(x, y)", True)],
+)
+def test_what_is_answered_with_a_bool_is_nowhere(asked: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(ANSWERED.replace("ASKED", asked))) is told
+
+
+PENALTY = """
+class Penalty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.tensor([1.0]).requires_grad_()
+    def forward(self, y):
+        return torch.autograd.grad(y.sum(), [self.scale]GRADIENTS)
+Penalty().to(device)(torch.ones(3, device=device))
+"""
+
+
+@pytest.mark.parametrize(("gradients", "told"), [("", False), (", [self.scale]", True)])
+def test_gradients_are_asked_for_wherever_the_inputs_are(gradients: str, told: bool) -> None:
+    assert ("register-buffer" in codemods(CHOSEN + PENALTY.replace("GRADIENTS", gradients))) is told
+
+
+SHAPES = """
+class Net(nn.Module):
+    def encode(self, view):
+        image = view["image"]
+        return view.ASKED(torch.arange(image.shape[0]).flip(0))
+    def forward(self, view):
+        return self.encode(view)
+"""
+
+
+@pytest.mark.parametrize(("asked", "told"), [('get("shape", ', False), ("mul(", True)])
+def test_what_is_asked_like_a_dict_is_no_tensor(asked: str, told: bool) -> None:
+    assert bool(codemods(SHAPES.replace("ASKED(", asked))) is told
+
+
+PLACED_STEP = """
+import pytorch_lightning as pl
+class Net(pl.LightningModule):
+    def training_step(self, batch, index):
+        images, names = batch
+        with torch.cuda.amp.autocast():
+            return self.net(GIVEN)
+    def forward(self, images):
+        with torch.cuda.amp.autocast():
+            return self.net(images)
+"""
+
+
+@pytest.mark.parametrize("given", ["images", "names"])
+def test_no_autocast_follows_a_part_of_a_batch_which_may_be_no_tensor(given: str) -> None:
+    fixed = devfix.fix(source=HEAD + PLACED_STEP.replace("GIVEN", given), settings=False, unsafe=True).files[
+        0
+    ]
+    assert fixed.after.count(b"device.type") == 1 and b"names.device" not in fixed.after
+
+
+BY_INDEX = """
+def scale(norms, n):
+    mask = torch.ones(n).cuda()
+    BEFORE
+    return [torch.max(norms[i], mask) for i in range(n)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "fixed"), [("pass", False), ("i = 0", False), ("torch.max(norms[n], mask)", True)]
+)
+def test_what_a_comprehension_binds_is_bound_there_only(before: str, fixed: bool) -> None:
+    code = BY_INDEX.replace("BEFORE", before)
+    assert bool(devfix.fix(source=HEAD + code, settings=False, unsafe=True).files) is fixed
+
+
+OF_TYPE = """
+class Agent:
+    def __init__(self, options):
+        self.options = options
+        self.pi = torch.Tensor([3.14]).type(KIND)
+    def scale(self, x):
+        return x.cuda() * self.pi
+"""
+
+
+@pytest.mark.parametrize(("kind", "told"), [("self.options.dtype", False), ("torch.float64", True)])
+def test_what_options_call_a_dtype_may_be_a_type_of_tensors(kind: str, told: bool) -> None:
+    assert ("place-factory" in codemods(OF_TYPE.replace("KIND", kind))) is told
+
+
+BY_DEFAULT = """
+import matplotlib.pyplot as plt
+data = torch.arange(10.0)
+def plot(values=DEFAULT):
+    plt.plot(values)
+data = data.to(device)
+plot()
+"""
+
+
+@pytest.mark.parametrize(("default", "told"), [("data", False), ("torch.ones(3, device=device)", True)])
+def test_a_default_is_what_it_was_when_the_function_was_defined(default: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(CHOSEN + BY_DEFAULT.replace("DEFAULT", default))) is told
+
+
+CODED = """
+class Coder(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.device = device
+    def forward(self, x):
+        return self.decode(PASSED)
+    def decode(self, code):
+        return self.decoder(code)
+    def sample(self, code):
+        code = code.to(self.device)
+        return self.decoder(code)
+"""
+
+
+@pytest.mark.parametrize(("passed", "told"), [("self.encoder(x)", False), ("load(x)", True)])
+def test_what_the_own_methods_pass_is_where_they_are(passed: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(CODED.replace("PASSED", passed))) is told
+
+
+KEPT_ONCE = """
+class Loss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = torch.ones(3)
+        self.first, self.tables = True, [torch.zeros(1)] * 2
+    def forward(self, x):
+        STEPS
+        return x * KEPT
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "kept", "told"),
+    [
+        ("if self.first:\n            self.factor, self.first = self.factor.to(x.device), False", "self.factor", False),
+        ("if len(x) > 1:\n            self.factor = self.factor.to(x.device)", "self.factor", True),
+        ("if self.first:\n            self.factor, self.first = torch.zeros(3), False", "self.factor", True),
+        ("t = self.tables[0]\n        if t.shape != x.shape:\n            t = self.tables[0] = x.detach()", "t", False),
+        ("t = self.tables[0]\n        if x.shape[0] > 1:\n            t = self.tables[0] = x.detach()", "t", True),
+    ],
+)  # fmt: skip
+def test_what_is_replaced_until_it_fits_is_never_met_before(steps: str, kept: str, told: bool) -> None:
+    assert ("register-buffer" in codemods(KEPT_ONCE.replace("STEPS", steps).replace("KEPT", kept))) is told
+
+
+BY_RANK = """
+class Trainer:
+    def __init__(self, net, rank):
+        self.device = DEVICE
+        self.net = net.to(self.device)
+    def step(self, x):
+        x = x.to(self.device)
+        with torch.cuda.amp.autocast():
+            return self.net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "told"), [('f"cuda:{rank}"', False), ('"cuda:{}".format(rank)', False), ("rank", True)]
+)
+def test_an_autocast_for_cuda_follows_a_gpu_by_its_number(device: str, told: bool) -> None:
+    assert ("normalize-device-type" in codemods(BY_RANK.replace("DEVICE", device))) is told
+
+
+ENTERED = """
+def run(net, x, device):
+    x = x.to(device)
+    with CONTEXTS:
+        return net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("contexts", "told"),
+    [
+        ("torch.cuda.amp.autocast() and torch.no_grad()", False),
+        ("torch.no_grad() and torch.cuda.amp.autocast()", True),
+        ("torch.cuda.amp.autocast(), torch.no_grad()", True),
+    ],
+)
+def test_of_two_contexts_joined_by_and_the_last_one_is_entered(contexts: str, told: bool) -> None:
+    code = ENTERED.replace("CONTEXTS", contexts)
+    assert ("normalize-device-type" in codemods(code)) is told
+
+
+BUILDING = """
+def width_of(body: nn.Module):
+    return body(torch.zeros(1, 3, 8, 8)).shape[1]
+def mask_of(degrees: torch.Tensor):
+    return torch.arange(3) >= degrees
+class Net(nn.Module):
+    def __init__(self, kind, degrees):
+        super().__init__()
+        self.body = load(kind)
+        self.head = nn.Linear(width_of(self.body), 3)
+        self.register_buffer("mask", mask_of(degrees))
+    def forward(self, x):
+        return self.head(self.body(x)) * self.mask
+net = Net("small", load("degrees"))
+net.to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "told"), [("", False), ("width_of(net)\n", True), ("mask_of(net.mask)\n", True)]
+)
+def test_what_constructors_alone_call_runs_before_anything_is_moved(call: str, told: bool) -> None:
+    assert bool(codemods(CHOSEN + BUILDING + call)) is told
+
+
+PLACED_ENTRIES = """
+def test(loader: torch.utils.data.DataLoader, net, options):
+    net = net.cuda()
+    for images, meta in loader:
+        if options.gpus:
+            images = images.cuda()
+            for key, value in meta.items():
+                STEP
+        net(images, meta["boxes"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("meta[key] = meta[key] if isinstance(value, str) else value.cuda()", False),
+        ("if not isinstance(value, str):\n                    meta[key] = value.cuda()", False),
+        ("print(value)", True),
+    ],
+)
+def test_a_loop_that_moves_some_entries_leaves_it_open_which(step: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(PLACED_ENTRIES.replace("STEP", step))) is told
+
+
+FOR_CUDA = """import torch
+CHECK
+def run(net, x, device):
+    x = x.to(device)
+    with torch.cuda.amp.autocast():
+        return net(x)
+"""
+
+
+@pytest.mark.parametrize(("check", "told"), [("assert torch.cuda.is_available()", False), ("", True)])
+def test_no_autocast_follows_data_where_the_program_needs_cuda(
+    check: str, told: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "run.py").write_text(FOR_CUDA.replace("CHECK", check))
+    found = devfix.check(tmp_path, settings=False, cache=False).findings
+    assert ("normalize-device-type" in {one.codemod for one in found}) is told

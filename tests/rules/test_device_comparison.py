@@ -194,6 +194,8 @@ SILENT = {
     "    if x.device != device:\n        x = x.to(device)\n    return x\n",
     "no device at all": "def f(x: torch.Tensor):\n    return x.device == 'disk'\n",
     "gpu as a word of one's own": "def f(device):\n    return device == 'gpu' or device == 'cpu'\n",
+    "a word that is replaced by a device": "import torch\ndef f(args, model):\n"
+    "    args.device = torch.device('cuda' if args.device == 'gpu' else 'cpu')\n    model.to(args.device)\n",
     "-1 as an index": "def f(device):\n    return device == -1\n",
     "-1 or a string": "def f(device):\n    return device == -1 or device == 'cpu'\n",
     "cpu is a name here": "cpu = torch.device('cpu')\ndef f(x: torch.Tensor):\n    return x.device == cpu\n",

@@ -110,6 +110,10 @@ FIXED = [
     ("a device of some paths only", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(path, x, fast):\n    if fast:\n        device = x.device\n    model = LOAD\n"
      "    return model(x)\n"),
+    ("a global that is loaded again", "torch.load(path)",
+     'torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
+     "def load(path):\n    global net\n    net = LOAD\ndef main(args, x):\n    global net\n    load(args.resume)\n"
+     "    net = net.cuda() if args.cuda else net\n    load(args.best)\n    return net(x)\n"),
     ("converter", "torch.load(args.checkpoint_path)",
      'torch.load(args.checkpoint_path, map_location="cpu")', Safety.UNSAFE,
      "def f(args):\n    model = LOAD\n    model['optim'] = None\n    torch.save(model, args.output)\n"),
@@ -329,6 +333,9 @@ SILENT = {
     "        c = torch.load(p, map_location='cpu')\n    m.load_state_dict(c)\n",
     "replaced": "import functools\ntorch.load = functools.partial(torch.load, map_location='cpu')\n"
     "def f(m, p):\n    m.load_state_dict(torch.load(p))\n",
+    "a name that only the other arm binds": "def f(m, p, tpu, device):\n    if tpu:\n"
+    "        m.load_state_dict(torch.load(p, map_location='cpu'))\n    else:\n        map_location = device\n"
+    "        m.load_state_dict(torch.load(p, map_location=map_location))\n",
     "another load": "import json\ndef f(model, p):\n    model.load_state_dict(json.load(p))\n",
     "own function called load": "def load(p):\n    return p\ndef f(model, p):\n"
     "    model.load_state_dict(load(p))\n",

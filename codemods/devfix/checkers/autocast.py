@@ -42,18 +42,20 @@ class Near(NamedTuple):
     moved: bool = False
 
 
-def found(analysis: Analysis) -> Iterator[Finding]:
-    """All that is wrong with the types that autocast is given."""
+def found(analysis: Analysis, needs_cuda: bool = False) -> Iterator[Finding]:
+    """All that is wrong with the types that autocast is given; `needs_cuda`: there are no other data than CUDA's."""
     yield from device_types.found(analysis)
     yield from _without_device(analysis)
     seen: set[ast.AST] = set()
-    for one in analysis.autocasts.values():
+    for one in analysis.autocasts.values() if not needs_cuda else ():
         node = one.partial or one.node
         here = one.file is analysis.file and node in analysis.file.source.parents
         if node in seen or not here or _is_for_cuda(one, analysis):
             continue
         near = _near(one, node, analysis)
-        told = _judged(one, node, near, analysis) if near is not None else None
+        if near is None or _is_of_cuda(near.place, analysis):
+            continue
+        told = _judged(one, node, near, analysis)
         if told is not None:
             seen.add(node)
             yield told
@@ -80,9 +82,9 @@ def _without_device(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _is_for_cuda(one: Autocast, analysis: Analysis) -> bool:
-    """Is the code around a context for CUDA and nothing else, or does it ask where the data is?"""
+    """Is the code around a context for CUDA and nothing else, does it ask where the data is, or not enter it?"""
     source = analysis.file.source
-    if one.is_fixed:
+    if one.is_fixed or _is_passed_over(one.node, source):
         return True
     if one.enabled is not None and _asks(one.enabled, source):
         return True
@@ -97,6 +99,18 @@ def _is_for_cuda(one: Autocast, analysis: Analysis) -> bool:
     if any(what.startswith(frameworks.CUDA_LIBRARIES) for what in source.imports.values()):
         return True
     return _mostly_fixed(source.text)
+
+
+def _is_passed_over(node: ast.Call, source: Source) -> bool:
+    """`with autocast() and torch.no_grad()` enters the last one alone, as a context is true."""
+    up = source.parents[node]
+    return isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And) and node is not up.values[-1]
+
+
+def _is_of_cuda(place: Place, analysis: Analysis) -> bool:
+    """Is a place a GPU by its number: `device = f"cuda:{rank}"`?"""
+    forms = [form for target in analysis.targets.get(place, ()) for form in target[3] or (None,)]
+    return bool(forms) and all(form is not None and form.type == "cuda" for form in forms)
 
 
 def _asks(node: ast.expr, source: Source) -> bool:
@@ -160,6 +174,8 @@ def _read(one: Autocast, node: ast.Call, analysis: Analysis) -> Iterator[Near]:
     for name, value in one.read.items():
         if _is_off(one, source) and not _is_told(one, name, value):
             continue
+        if any(assumption.kind == CALLER and assumption.subject != name for assumption in value.assumed):
+            continue  # a part of what the caller has passed need not be a tensor
         given = one.decorated is not None and any(name == other.arg for other in one.decorated.parameters)
         if given or bound_before(source, ast.Name(name, ast.Load()), source.statement(node)):
             yield Near(value.place, f"{name}.device", exact=True)

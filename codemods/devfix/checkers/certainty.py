@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from devfix.checkers.reach import is_asked
-from devfix.checkers.refuted import is_refuted
+from devfix.checkers.refuted import is_building, is_refuted
 from devfix.checkers.signs import (
     is_caught,
     is_composed,
@@ -228,10 +228,10 @@ def _is_declared(function: Function, name: object) -> bool:
 
 
 def _is_built(mismatch: Mismatch, analysis: Analysis) -> bool:
-    """Is it a constructor that is given the other value: of a module, or one that may be given anything?"""
+    """Is it a constructor that is given the other value: of a module, or what it calls, or one that takes anything?"""
     function = mismatch.function
     if function is None or function.name != "__init__" or function.owner is None:
-        return False
+        return function is not None and is_building(function, analysis)
     key = mismatch.anchor_place.key
     callers = (one for one, _ in mismatch.scopes if one is not None and one.name != "__init__")
     if isinstance(key, tuple) and key[0] == "parameter" and key[1] in {id(one.node) for one in callers}:

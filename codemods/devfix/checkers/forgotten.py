@@ -42,7 +42,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
     if source.has(_SIGNS[0]) or source.has(_SIGNS[1]):
         for owner in analysis.file.all_classes:
             if analysis.class_kind(owner) not in ("owned", "host"):
-                told += _beside(source, owner)
+                told += _beside(analysis, owner)
             told += _overriding(source, owner)
     if source.has("deepcopy(") and source.has("zip("):
         for owner in analysis.file.all_classes:
@@ -100,8 +100,9 @@ def _is_touched(source: Source, method: Function, name: str) -> bool:
     return False
 
 
-def _beside(source: Source, owner: Class) -> Iterator[Finding]:
+def _beside(analysis: Analysis, owner: Class) -> Iterator[Finding]:
     """A method that runs its parameter unmoved, where another one moves its own of that name."""
+    source = analysis.file.source
     moves = [
         (mover, name, move)
         for mover in owner.methods.values()
@@ -114,6 +115,9 @@ def _beside(source: Source, owner: Class) -> Iterator[Finding]:
             known = any(one.arg == name for one in method.parameters)
             if not known or _is_touched(source, method, name) or not _is_left(source, owner, method):
                 continue
+            passed = analysis.calls.get((id(method.node), name), [])
+            if passed and all(place.on_device for place in passed):
+                continue  # its own methods pass what is there
             run = _run(source, owner, method, name, source.code(mover.node))
             if run is not None:
                 guards = {ast.unparse(one.test) for one in guards_of(source, move[0])}

@@ -10,6 +10,7 @@ from devfix.checkers.literal_guards import Told, guard_of, is_for_cuda
 from devfix.checkers.literal_programs import SCRIPT, Program, Verdict
 from devfix.engine.files import File
 from devfix.engine.named import Named
+from devfix.engine.transfer.elements import ANYWHERE
 from devfix.findings import ReplaceExpression, Safety
 from devfix.text.names import path_of
 from devfix.text.source import Source
@@ -32,7 +33,10 @@ def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
     if are_many(program, left):
         return
     asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
-    places = [*(one.node for one in left), *(node for node in asked if not _is_chosen(source, node))]
+    places = [
+        *(one.node for one in left if one.value.role not in ANYWHERE),
+        *(node for node in asked if not _is_chosen(source, node)),
+    ]
     for place in places:
         if _is_parallel(source, place):
             continue

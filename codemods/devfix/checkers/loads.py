@@ -54,7 +54,8 @@ class Uses:
     """All uses of what a call loads.
 
     `receivers` are what it is loaded into, `names` what it is bound to, in the order of the text; `moved`: it is moved,
-    `has_states`: it is asked for an entry that only checkpoints have.
+    `has_states`: it is asked for an entry that only checkpoints have; `is_global`: a function binds it for others,
+    which may call it once more when all is moved.
     """
 
     load: Load
@@ -64,6 +65,7 @@ class Uses:
     names: list[str] = field(default_factory=list)
     moved: bool = False
     has_states: bool = False
+    is_global: bool = False
 
     def __post_init__(self) -> None:
         here = self.analysis.file
@@ -129,6 +131,7 @@ class Uses:
             known = around is not None and any(
                 target.id in one.names for one in source.of_kind(ast.Global, around)
             )
+            self.is_global |= known
             return Use.OUT if known else Use.NONE
         return (
             Use.OUT
@@ -271,7 +274,11 @@ def place_for(load: Load, uses: Uses, device: str, source: Source) -> tuple[str,
         return '"cpu"', False
     if device:
         return device, False
-    if uses.kinds and not uses.moved and any(word in source.text for word in (".cuda(", '"cuda', "'cuda")):
+    if (
+        uses.kinds
+        and (uses.is_global or not uses.moved)
+        and any(word in source.text for word in (".cuda(", '"cuda', "'cuda"))
+    ):
         # where it is wanted is out of sight, but what works with CUDA goes on as it does
         torch = next((local for local, what in source.imports.items() if what == "torch"), "torch")
         return f'None if {torch}.cuda.is_available() else "cpu"', False
@@ -287,8 +294,10 @@ def without_place(call: ast.Call) -> str:
 
 
 def fixed(source: Source) -> Iterator[tuple[ast.Call, ast.keyword]]:
-    """`map_location="cpu"` in a function that hands its own `map_location` to its other calls."""
+    """`map_location="cpu"` in a function that hands its parameter `map_location` to its other calls."""
     for function in source.of_kind(ast.FunctionDef) if f"{ARGUMENT}={ARGUMENT}" in source.text else ():
+        if all(one.arg != ARGUMENT for one in ast.walk(function.args) if isinstance(one, ast.arg)):
+            continue
         every = [(call, one) for call in source.of_kind(ast.Call, function) for one in call.keywords]
         told = [(call, one) for call, one in every if one.arg == ARGUMENT]
         if any(dotted(one.value) == ARGUMENT for _, one in told):

@@ -7,6 +7,7 @@ import ast
 from devfix.engine.analysis import Analysis
 from devfix.engine.files import Function
 from devfix.engine.places import OF, VAR, Place, whole
+from devfix.engine.stores import only_building
 from devfix.text.source import Source
 
 _HOST = (None, "cpu")
@@ -33,6 +34,22 @@ def is_refuted(place: Place, analysis: Analysis) -> bool:
     if place.kind == OF:
         return bool(here or given)
     return _keep_default(function, str(key[2]), analysis.file.source, bool(here or elsewhere))
+
+
+def is_building(function: Function, analysis: Analysis) -> bool:
+    """Do constructors of modules alone call a function? They run before anything is moved."""
+    owner, source = function.owner, analysis.file.source
+    calls = source.calls_by_name.get(function.name, ())
+    if analysis.uses(function).asks_for_devices or (
+        analysis.callers is not None and analysis.callers(function)
+    ):
+        return False
+    if owner is not None:
+        return function.name in only_building(owner) and analysis.classes.is_module(owner)
+    around = [analysis.file.of_node.get(source.enclosing(one, ast.FunctionDef) or one) for one in calls]
+    return bool(calls) and all(
+        isinstance(one, Function) and one.name == "__init__" and is_building(one, analysis) for one in around
+    )
 
 
 def _keep_default(function: Function, name: str, source: Source, called: bool) -> bool:

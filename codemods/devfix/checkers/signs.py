@@ -10,9 +10,10 @@ from itertools import islice
 from devfix.engine.analysis import Analysis
 from devfix.engine.classes import OTHER_FRAMEWORKS
 from devfix.engine.evidence import about_devices
+from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, Function
 from devfix.engine.stores import has_own_way
-from devfix.engine.values import Link
+from devfix.engine.values import STORE, Link
 from devfix.models.loader import module_attributes
 from devfix.models.torch_api import turns_gradients_off
 from devfix.text.placing import dotted, expects_error
@@ -271,6 +272,29 @@ def is_kept_otherwise(link: Link, analysis: Analysis) -> bool:
     if has_own_way(owner, name):
         return True
     return _is_hidden(source, link) or _is_set_elsewhere(source, owner, name)
+
+
+def is_renewed(mismatch: Mismatch) -> bool:
+    """Does an `if` above replace the attribute that keeps the stray, and change what it asks for, so as to fit then?"""
+    names = {link.name.removesuffix("[]") for link in mismatch.stray.links if link.kind == STORE}
+    if mismatch.function is None or not names:
+        return False
+    source, line = mismatch.function.file.source, getattr(mismatch.node, "lineno", 0)
+    for one in mismatch.function.nodes:
+        if not isinstance(one, ast.If) or (one.end_lineno or 0) >= line:
+            continue
+        nodes = [part for statement in one.body for part in ast.walk(statement)]
+        if any(link.node in nodes for link in mismatch.stray.links):
+            continue
+        stored = [part for part in nodes if not isinstance(getattr(part, "ctx", ast.Load()), ast.Load)]
+        stored = [part.value if isinstance(part, ast.Subscript) else part for part in stored]
+        asked = {
+            source.code(part) for part in ast.walk(one.test) if isinstance(part, (ast.Name, ast.Attribute))
+        }
+        if any(getattr(part, "attr", "") in names for part in stored):
+            if not asked.isdisjoint(map(source.code, stored)):
+                return True
+    return False
 
 
 def _is_hidden(source: Source, link: Link) -> bool:

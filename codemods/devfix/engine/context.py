@@ -70,6 +70,9 @@ class Context:
         self.file = file
         self.classes: Classes
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
+        self.defined: dict[
+            ast.expr, Value
+        ] = {}  # what names were as defaults, when their functions were defined
         self._uses: dict[Function, Uses] = {}
         self._evidence: dict[Function, dict[str, Evidence]] = {}
         self._forms: dict[Function, dict[str, Forms]] = {}
@@ -316,7 +319,7 @@ class Context:
 
     def default(self, file: File, node: ast.expr, name: str) -> Value:
         """The default of a parameter. Of the CPU, a caller that leaves it out need not know."""
-        value = self.constant(file, node)
+        value = self.defined.get(node) or self.constant(file, node)
         if value.const == "cpu" or (value.kind == DEVICE and value.place == ON_CPU):
             return value.but(role="followed", links=(Link(PASS, file, node, name),))
         return value

@@ -59,16 +59,29 @@ def compared(node: ast.Compare, other: Value, function: Function, moved_to: set[
     """The forms of the left side of a comparison by its other uses; `moved_to`: elements that something is moved to.
 
     Either one: such an element beside a device, and what is compared with a device's name elsewhere and with -1 here.
-    A torch.device: an attribute whose `type` is read elsewhere, and what torch is given beside "gpu".
+    A torch.device: an attribute whose `type` is read elsewhere, and what torch is given beside "gpu", unless the
+    function binds it to something else for that.
     """
     if not isinstance(node.left, (ast.Name, ast.Attribute)):
         return NO_FORMS
     source = function.file.source
     code = source.code(node.left)
-    if code in _typed(source) or (other.const in forms.WRONG_TYPES and code in _given(source)):
+    if code in _typed(source) or (
+        other.const in forms.WRONG_TYPES and code in _given(source) and not _is_bound(code, function)
+    ):
         return forms.AN_OBJECT
     is_text = isinstance(other.const, str) and other.forms and code in moved_to
     return forms.EITHER if is_text or (other.const == -1 and _is_named(node, code, function)) else NO_FORMS
+
+
+def _is_bound(code: str, function: Function) -> bool:
+    """Does a function assign to a name or attribute?"""
+    return any(
+        isinstance(one, (ast.Name, ast.Attribute))
+        and isinstance(one.ctx, ast.Store)
+        and function.file.source.code(one) == code
+        for one in function.nodes
+    )
 
 
 def _is_named(node: ast.Compare, code: str, function: Function) -> bool:

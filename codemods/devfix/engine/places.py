@@ -6,6 +6,8 @@ A place is plain data. `choice` stands for one place where a condition holds and
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 DEFAULT = "default"  # made where torch makes things that are told nothing: the CPU
@@ -135,6 +137,12 @@ def conditions(place: Place) -> list[object]:
     if place.kind != CHOICE or place.then is None or place.other is None:
         return []
     return [place.key, *conditions(place.then), *conditions(place.other)]
+
+
+def asks_for(condition: object, names: Collection[str]) -> bool:
+    """Is a condition the text of a test that reads one of these names?"""
+    text = condition[-1] if isinstance(condition, tuple) and condition else ""
+    return isinstance(text, str) and any(one in names for one in re.findall(r"\w+", text))
 
 
 def alternatives(place: Place, path: Path = NO_PATH) -> list[tuple[Place, Path]]:

@@ -27,7 +27,9 @@ _CALLS = frozenset(
         "samples",
     }
 )
-_FLAGS = frozenset({"into", "strict", "numbers", "reduce", "many", "whole", "nodevice", "pairs", "packs"})
+_FLAGS = frozenset(
+    {"into", "strict", "numbers", "reduce", "many", "whole", "nodevice", "pairs", "packs", "answer"}
+)
 _ARGUMENTS = frozenset({"free", "host", "place", "beside"})
 _WITHOUT_DEVICE = frozenset({"same", "elems", "follow", "samples"})
 _LAYERS = frozenset(
@@ -81,6 +83,7 @@ class Row(NamedTuple):
     into: bool = False
     pairs: bool = False
     packs: bool = False
+    answer: bool = False
     gives: tuple[str, ...] = ()
 
 

@@ -219,4 +219,5 @@ class NormalizeDeviceType(Codemod):
     examples: ClassVar[tuple[Example, ...]] = _EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        yield from found(flow.facts())
+        analysis = flow.facts()
+        yield from found(analysis, bool(analysis.autocasts) and flow.project.needs_cuda() is True)

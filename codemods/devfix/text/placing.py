@@ -268,6 +268,8 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
         bound = _binding(source, scope, name)
         if not _settled_by(source, bound, at) if bound else called_before(source, name, at):
             return False
+        if not bound and is_local(source, scope, name) and not _binding(source, source.tree, name):
+            return False  # a comprehension has it for itself
     return True
 
 

@@ -21,6 +21,7 @@ from devfix.engine.values import (
     LIBRARY,
     LOADER,
     MODULE,
+    NAME,
     NONE,
     NUMBER,
     OBJECT,
@@ -120,8 +121,9 @@ class Attributes(Calls):
             return self.device_of(base, None, self.file.source.code(node.value))
         if kind == DEVICE:
             return Value(TEXT, base.place, role="type") if name == "type" else A_NUMBER
-        if name == "dtype":
-            return Value(DTYPE)
+        if name == "dtype":  # of `options.dtype`, it may be a type of tensors
+            plain = isinstance(node.value, ast.Name)
+            return Value(DTYPE, assumed=frozenset() if plain else frozenset({Assumption(NAME, name)}))
         if name == "shape" and kind == UNKNOWN and base.place.kind == OF:
             return Value(SEQUENCE, rest=Value(NUMBER, like=base))
         if base.role == "given":

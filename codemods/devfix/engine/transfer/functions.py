@@ -169,6 +169,8 @@ class Functions(Containers):
         if last == "nonzero" or (last == "where" and len(values) == 1):
             made = made.but(rank=1)
             return Value(SEQUENCE, rest=made) if last == "where" else made
+        if row.answer:
+            return A_NUMBER
         if row.reduce:
             made = self.reduced(made, row, values[1] if len(values) > 1 else None, keywords)
         elif row.rank is not None:

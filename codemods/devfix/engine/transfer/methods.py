@@ -85,8 +85,9 @@ class Methods(Moves):
             kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
         ):
             return self.move(node, base, name, arguments)
-        if kind == BATCH and name in _LIST_METHODS:
-            return ANYTHING
+        of_dict = name in _BATCH_METHODS and name not in tensor_attributes()
+        if (kind == BATCH and name in _LIST_METHODS) or (kind == TENSOR and of_dict):
+            return ANYTHING  # a list, or a dict
         if kind == TENSOR or (kind == BATCH and name in tensor_attributes()):
             return self.tensor_method(node, base, name, arguments)
         if kind == MODULE:
@@ -165,6 +166,7 @@ class Methods(Moves):
             open_ = made.rank != 1 and any(value.kind == UNKNOWN for value, _ in values)
             if open_ and made.place.on_host and not inplace:
                 made = Value(TENSOR)  # of what is elsewhere, if it has no dimensions itself
+        made = A_NUMBER if row.answer else made
         if row.reduce:
             return self.reduced(made, row, values[0] if values else None, keywords)
         if (

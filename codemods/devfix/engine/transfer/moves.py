@@ -39,7 +39,9 @@ class Moves(Library):
     def of_type(self, base: Value, given: Value) -> Value:
         """`x.type(...)`: an old type of tensors has a place of its own."""
         text = given.ref if given.kind == LIBRARY else given.const if given.kind == TEXT else None
-        if given.kind == DTYPE or (isinstance(text, str) and not text.endswith("Tensor")):
+        if (given.kind == DTYPE and not given.assumed) or (
+            isinstance(text, str) and not text.endswith("Tensor")
+        ):
             return base.but(kind=TENSOR, role="")
         if not isinstance(text, str):
             return Value(TENSOR)

@@ -39,7 +39,6 @@ from devfix.engine.values import (
     PATH_TAKEN,
     RANK,
     SEQUENCE,
-    STORE,
     TENSOR,
     UNKNOWN,
     USES,
@@ -65,13 +64,6 @@ def _excused(a: Place, b: Place, chosen: Path, whole: Path) -> bool:
     if any(compares_devices(condition) for condition, _ in chosen):
         return True
     return OF in (a.kind, b.kind) and any(about_devices(condition) for condition, _ in chosen)
-
-
-def _asks_for(condition: object, value: Value) -> bool:
-    """Is the attribute that keeps a value part of what is asked?"""
-    names = {link.name.removesuffix("[]") for link in value.links if link.kind == STORE}
-    text = condition[-1] if isinstance(condition, tuple) and condition else condition
-    return isinstance(text, str) and any(f".{name}." in f"{text}." for name in names)
 
 
 def _moved_on_demand(place: Place, on_host: Place, path: Path) -> bool:
@@ -170,8 +162,6 @@ class Requirements(Frame):
             swap = True
         (anchor, anchor_node, _), (stray, stray_node, _) = (one, other) if swap else (other, one)
         anchor_place, stray_place = (a, b) if swap else (b, a)
-        if any(_asks_for(condition, stray) for condition, _ in both - path):
-            return  # it is made anew where it does not fit: what was there before is never met
         if stray.kind == MODULE and _moved_on_demand((other if swap else one)[2], stray_place, path):
             return
         assumed = (stray.assumed | anchor.assumed) - {OR_NUMBER}  # which mixes with any device

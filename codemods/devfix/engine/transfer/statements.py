@@ -10,7 +10,7 @@ from devfix.engine.events import RETURNED
 from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
 from devfix.engine.globals import declare
-from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place
+from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place, asks_for, conditions
 from devfix.engine.state import State, merge
 from devfix.engine.transfer.conditions import Test, emptied
 from devfix.engine.transfer.processes import Processes
@@ -168,7 +168,13 @@ class Run(Processes):
             inner = self.iterate(iterated, node)
         else:
             inner = self.iterate(iterated, node.iter)
+        before = self.state.copy()
         self._loop(node.body, node.orelse, lambda: self.bind(node.target, inner, node))
+        elements = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
+        for name in before.names.changed(self.state.names):  # what one element is tells nothing of all
+            value = self.state.names.get(name)
+            if value is not None and any(asks_for(one, elements) for one in conditions(value.place)):
+                self.state.names[name] = value.but(place=NOWHERE)
 
     def _while(self, node: ast.While) -> None:
         test = self.test(node.test)
@@ -329,6 +335,9 @@ class Run(Processes):
         ):
             for one in node.decorator_list:
                 self.eval(one)
+        for default in function.defaults.values() if self.function is None else ():
+            if isinstance(default, ast.Name):
+                self.analysis.defined[default] = self.analysis.constant(self.file, default)
         self.state.names[node.name] = value
 
     def _define_class(self, node: ast.ClassDef) -> None:
