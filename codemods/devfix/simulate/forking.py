@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
+import importlib
 import json
+import mmap
 import os
 import select
 import signal
+import sys
 from dataclasses import dataclass
+
+_DYNAMO = "torch._dynamo"
 
 
 @dataclass
@@ -34,6 +40,29 @@ class Line:
         data = json.dumps(value).encode() + b"\n"
         while data:
             data = data[os.write(self.descriptor, data) :]
+
+
+class Dynamo:
+    """torch imports dynamo late, when a program makes an optimizer for instance, which takes as long as torch itself.
+
+    A fork tells that its program has, and what it is forked from imports it for the next: not earlier, since dynamo
+    keeps what it finds in torch, and the simulated devices must be there by then.
+    """
+
+    def __init__(self) -> None:
+        self._wanted = mmap.mmap(-1, 1)  # shared with the forks
+
+    def tell(self) -> None:
+        self._wanted[0] = _DYNAMO in sys.modules
+
+    def load(self, *, likely: bool = False) -> None:
+        """If a fork has told, or else if the next is likely to."""
+        if (likely or self._wanted[0]) and _DYNAMO not in sys.modules:
+            environment = dict(os.environ)
+            importlib.import_module(_DYNAMO)
+            os.environ.clear()  # it puts the folder of its files there
+            os.environ.update(environment)
+            gc.freeze()
 
 
 def die_with_parent() -> None:
