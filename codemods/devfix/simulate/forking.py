@@ -45,21 +45,23 @@ class Line:
 class Dynamo:
     """torch imports dynamo late, when a program makes an optimizer for instance, which takes as long as torch itself.
 
-    A fork tells that its program has, and what it is forked from imports it for the next: not earlier, since dynamo
-    keeps what it finds in torch, and the simulated devices must be there by then.
+    Forks tell that their programs have, and after two of them what they are forked from imports it for the next. Not
+    earlier: dynamo keeps what it finds in torch, and the simulated devices have to be there by then.
     """
 
     def __init__(self) -> None:
-        self._wanted = mmap.mmap(-1, 1)  # shared with the forks
+        self._told = mmap.mmap(-1, 1)  # shared with the forks
 
     def tell(self) -> None:
-        self._wanted[0] = _DYNAMO in sys.modules
+        if self._told[0] < 2:
+            self._told[0] += _DYNAMO in sys.modules
 
     def load(self, *, likely: bool = False) -> None:
-        """If a fork has told, or else if the next is likely to."""
-        if (likely or self._wanted[0]) and _DYNAMO not in sys.modules:
+        """If two forks have told, or the next is likely to."""
+        if (likely or self._told[0] == 2) and _DYNAMO not in sys.modules:
             environment = dict(os.environ)
-            importlib.import_module(_DYNAMO)
+            with contextlib.suppress(ImportError):
+                importlib.import_module(_DYNAMO)
             os.environ.clear()  # it puts the folder of its files there
             os.environ.update(environment)
             gc.freeze()

@@ -1,10 +1,11 @@
 """Runs of one command, forked from one process that has started it: they need not import torch again and again.
 
 `Forks` starts the command as any run does, but Python finds in the environment that it is to `serve` when it imports
-`child/sitecustomize.py`, and no code of the program has run. It imports torch there, and forks for each request. In the
-fork, `serve` returns, and Python goes on with the command as in any other process, with a new working directory,
-environment, arguments and output. Where that is not the same as a process of its own, there is no fork:
-`Forks.start` says so by None, and a run that notices by `STALE`. One thing is shared: all runs hash strings alike.
+`child/sitecustomize.py`, and no code of the program has run. It imports torch there, and forks itself for each kind and
+number of devices; the child enables them, and forks for each request. In that fork, `serve` returns, and Python goes
+on with the command as in any other process, with a new working directory, environment, arguments and output. Where that
+is not the same as a process of its own, there is no fork: `Forks.start` says so by None, and a run that notices by
+`STALE`. One thing is shared: all runs hash strings alike.
 """
 
 from __future__ import annotations

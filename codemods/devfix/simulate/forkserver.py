@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -29,6 +30,7 @@ from devfix.simulate.program import Report, run_program
 _OUTPUT = 1 << 20  # characters of output that are kept
 _TICK = 0.02
 _CANNOT = "CUDA devices cannot be simulated: "
+_NEEDS_DYNAMO = re.compile(r"optim|compile|dynamo")  # most programs that do
 # Slow to import, and needed by most training programs.
 _IMPORTS = ("numpy", "torch.utils.data", "torch.distributed", "torch.nn.parallel")
 
@@ -151,7 +153,7 @@ class _Server:
         folder, stdout, stderr = (os.path.join(base, name) for name in ("cwd", "stdout", "stderr"))
         os.mkdir(folder)
         try:
-            self.dynamo.load(likely="optim" in request.source)
+            self.dynamo.load(likely=_NEEDS_DYNAMO.search(request.source) is not None)
             start = time.monotonic()
             report_from, report_to = os.pipe()
             child = os.fork()
