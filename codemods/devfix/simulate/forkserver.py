@@ -153,7 +153,7 @@ class _Server:
         folder, stdout, stderr = (os.path.join(base, name) for name in ("cwd", "stdout", "stderr"))
         os.mkdir(folder)
         try:
-            self.dynamo.load(likely=_NEEDS_DYNAMO.search(request.source) is not None)
+            self.dynamo.load(likely=self.fake or _NEEDS_DYNAMO.search(request.source) is not None)
             start = time.monotonic()
             report_from, report_to = os.pipe()
             child = os.fork()

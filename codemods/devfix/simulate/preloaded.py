@@ -42,8 +42,8 @@ def put_by(before: Before, stale: Callable[[str], object]) -> None:
     `stale` is called with the reason where they are not what the program would load.
     """
     kept = {}
-    for name in {*sys.modules} - before.modules:
-        if name.partition(".")[0] != "devfix":
+    for name in [*sys.modules]:  # Python takes them apart in this order when it ends
+        if name not in before.modules and name.partition(".")[0] != "devfix":
             kept[name] = sys.modules.pop(name)
     filters = [one for one in warnings.filters if one not in before.filters]
     _set_filters(before.filters)
