@@ -12,10 +12,11 @@ from pathlib import Path
 
 import devfix as package
 import pytest
+from devfix import smoke
 from devfix.cli import main
 from devfix.pipeline.parallel import cores
 from forked import Server
-from later import is_built_for_cuda, torch
+from later import is_built_for_cuda, needs_torch, torch
 from ran import TESTS, Ran
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -107,6 +108,13 @@ def called(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Monkey
         return Ran(code, done.out, done.err.decode())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def runner() -> smoke.Runner:
+    """What `smoke.run_program` runs programs with: another one would take seconds to import torch."""
+    needs_torch()
+    return smoke._runner
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -119,12 +119,6 @@ def test_a_second_run_changes_nothing(program: Program, repaired: Repaired, devf
 
 
 # --- how it runs -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as runner:
-        yield runner
 
 
 @pytest.fixture(scope="module")

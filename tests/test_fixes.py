@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
-
-import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from devfix.smoke import Runner
 from fixes import Fixed, fixed, judged
-from later import needs_torch
 
 _HEAD = (
     "import torch\nx = torch.ones(3)\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
@@ -26,13 +22,6 @@ _WRONG = (
     ("y = x.missing()", "y = x.other()", "CPU: AttributeError"),
     ("y = x + x", "y = x + x.to(device)", "CUDA: it ran, and raises now"),
 )
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    needs_torch()
-    with Runner() as runner:
-        yield runner
 
 
 def test_no_fix_changes_a_result_or_breaks_a_run(runner: Runner) -> None:

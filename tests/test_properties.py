@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
 
 import pytest
 from devfix.codemod import Codemod, Example, registry
@@ -52,12 +51,6 @@ def test_the_layout_of_a_file_survives(codemod: type[Codemod], example: Example,
     else:
         assert after == written(example.after)
     assert run([rule], after, example.safety).after == b"", "a second run changes something"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as runner:
-        yield runner
 
 
 def repaired(program: Planted) -> bytes:

@@ -33,13 +33,12 @@ def proof() -> Iterator[dict[str, ModuleType]]:
 
 
 @pytest.fixture(scope="module")
-def runner(proof: dict[str, ModuleType]) -> Iterator[Runner]:
-    with Runner() as made:
-        try:
-            list(proof["simulated"].run(made, [proof["simulated"].Program("import torch")]))
-        except RuntimeError as error:
-            pytest.skip(f"not checked: {error}")
-        yield made
+def runner(proof: dict[str, ModuleType], runner: Runner) -> Runner:
+    try:
+        list(proof["simulated"].run(runner, [proof["simulated"].Program("import torch")]))
+    except RuntimeError as error:
+        pytest.skip(f"not checked: {error}")
+    return runner
 
 
 def test_generated_programs(proof: dict[str, ModuleType], runner: Runner) -> None:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def state(module: torch.nn.Module) -> list[torch.Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
+@cache
 def signatures() -> dict[str, set[str]]:
     """Parameters of each `torch.*` function, over all its overloads, as torch's own stubs have them."""
     stubs = Path(torch.__file__).parent / "_C" / "_VariableFunctions.pyi"

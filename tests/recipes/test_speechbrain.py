@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,16 +58,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    pytest.importorskip("speechbrain", reason="speechbrain is not installed")
-    pytest.importorskip("hyperpyyaml", reason="hyperpyyaml is not installed")
-    with Runner() as runner:
-        yield runner
-
-
 def project(folder: Path) -> Path:
     """The recipe with the toolkit's own layer, and a script that the toolkit runs."""
+    pytest.importorskip("speechbrain", reason="speechbrain is not installed")
+    pytest.importorskip("hyperpyyaml", reason="hyperpyyaml is not installed")
     shutil.copy(EXAMPLE / "layers.py", folder)
     recipe = (EXAMPLE / "hyperparams.yaml").read_text(encoding="utf-8")
     assert "ctc_lin: !new:layers.Linear" in recipe

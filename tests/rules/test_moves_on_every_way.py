@@ -19,7 +19,7 @@ from devfix.codemod import Codemod
 from devfix.findings import Safety
 from devfix.rules.reorder_to import ReorderTo
 from devfix.rules.restore_after_move import RestoreAfterMove
-from devfix.smoke import Runner
+from devfix.smoke import run_program
 
 # Where a statement may stand: `S` is the statement, `c` and `d` are conditions.
 AROUND = {
@@ -208,8 +208,7 @@ def repaired(rule: Codemod, every: bool) -> Iterator[tuple[str, str, str]]:
 @pytest.mark.parametrize("rule", [ReorderTo(), RestoreAfterMove()], ids=lambda rule: rule.id)
 def test_what_ran_still_runs(rule: Codemod, every: bool) -> None:
     cases = list(repaired(rule, every))
-    with Runner() as runner:
-        ran = runner.run(RUN.replace("CASES", repr(json.dumps(cases))), "cuda", timeout=100)
+    ran = run_program(RUN.replace("CASES", repr(json.dumps(cases))), "cuda", timeout=100)
     if ran.status == "unsupported":
         pytest.skip(ran.error)
     assert ran.status == "ok", ran.error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from applying import fixed
 from devfix.rules.register_buffer import RegisterBuffer
@@ -86,12 +84,6 @@ MODULES = {
     ),
 }
 BUILD = "\n    def build(self, n):\n        self.mask = torch.full((n, n), float('-inf')).triu(1)\n"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as one:
-        yield one
 
 
 @pytest.mark.parametrize("name", [*BUFFERS, *MODULES])

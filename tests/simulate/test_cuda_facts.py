@@ -17,7 +17,7 @@ from record_cuda import RECORDED
 TESTS = Path(__file__).resolve().parent
 RECORDS = {path.stem: json.loads(path.read_text()) for path in sorted(RECORDED.glob("*.json"))}
 PROGRAM = """
-import json, sys
+import json, sys, torch._dynamo  # which some facts import, each in a fork
 sys.path.insert(0, {tests!r})
 from facts import facts
 from facts.running import outcomes

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,16 +152,30 @@ def test_too_long(forks: Forks, root: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_needs_a_process_of_its_own(
-    name: str, program: str, printed: str, why: str, tmp_path: Path
+    name: str, program: str, printed: str, why: str, forks: Forks, root: Path
 ) -> None:
     """It is noticed, and the run is done again in one."""
-    root = tmp_path / "repository"
-    (root / name).parent.mkdir(parents=True)
+    (root / name).parent.mkdir(exist_ok=True)
     (root / name).write_text("OWN = 'its own'\n")
-    with Forks() as forks:
-        done = ended(root, program, forks)
-        assert forks.started and why in forks.problem
-    assert (printed or ended(root, program, None).output) in done.output
+    of_this_test = replace(forks)
+    try:
+        done = ended(root, program, of_this_test)
+        assert of_this_test.started and why in of_this_test.problem
+        assert (printed or ended(root, program, None).output) in done.output
+    finally:
+        (root / name).unlink()
+
+
+def test_what_optimizers_import_the_next_fork_has(forks: Forks, root: Path) -> None:
+    program = (
+        "import os, sys, torch\n"
+        "print('torch._dynamo' in sys.modules)\n"
+        "torch.optim.SGD([torch.ones(1, device='cuda')], 0.1)\n"
+        "os.environ.pop('TORCHINDUCTOR_CACHE_DIR', None)\n"
+        "print(sorted(sys.modules), sorted(os.environ), os.listdir('/proc/self/task') == [str(os.getpid())])\n"
+    )
+    found, *rest = zip(*(ended(root, program, forks).output.splitlines() for _ in range(3)), strict=True)
+    assert found == ("False", "False", "True") and all(len({*line}) == 1 for line in rest)
 
 
 def test_another_environment_or_program(forks: Forks, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
+import importlib
 import json
+import mmap
 import os
 import select
 import signal
+import sys
 from dataclasses import dataclass
+
+_DYNAMO = "torch._dynamo"
 
 
 @dataclass
@@ -34,6 +40,31 @@ class Line:
         data = json.dumps(value).encode() + b"\n"
         while data:
             data = data[os.write(self.descriptor, data) :]
+
+
+class Dynamo:
+    """torch imports dynamo late, when a program makes an optimizer for instance, which takes as long as torch itself.
+
+    Forks tell that their programs have, and after two of them what they are forked from imports it for the next. Not
+    earlier: dynamo keeps what it finds in torch, and the simulated devices have to be there by then.
+    """
+
+    def __init__(self) -> None:
+        self._told = mmap.mmap(-1, 1)  # shared with the forks
+
+    def tell(self) -> None:
+        if self._told[0] < 2:
+            self._told[0] += _DYNAMO in sys.modules
+
+    def load(self, *, likely: bool = False) -> None:
+        """If two forks have told, or the next is likely to."""
+        if (likely or self._told[0] == 2) and _DYNAMO not in sys.modules:
+            environment = dict(os.environ)
+            with contextlib.suppress(ImportError):
+                importlib.import_module(_DYNAMO)
+            os.environ.clear()  # it puts the folder of its files there
+            os.environ.update(environment)
+            gc.freeze()
 
 
 def die_with_parent() -> None:

@@ -1,14 +1,16 @@
 """Runs of one command, forked from one process that has started it: they need not import torch again and again.
 
 `Forks` starts the command as any run does, but Python finds in the environment that it is to `serve` when it imports
-`child/sitecustomize.py`, and no code of the program has run. It imports torch there, and forks for each request. In the
-fork, `serve` returns, and Python goes on with the command as in any other process, with a new working directory,
-environment, arguments and output. Where that is not the same as a process of its own, there is no fork:
-`Forks.start` says so by None, and a run that notices by `STALE`. One thing is shared: all runs hash strings alike.
+`child/sitecustomize.py`, and no code of the program has run. It imports torch there, and forks itself for each kind and
+number of devices; the child enables them, and forks for each request. In that fork, `serve` returns, and Python goes
+on with the command as in any other process, with a new working directory, environment, arguments and output. Where that
+is not the same as a process of its own, there is no fork: `Forks.start` says so by None, and a run that notices by
+`STALE`. One thing is shared: all runs hash strings alike.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import json
@@ -25,10 +27,10 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from devfix.simulate.children import unsimulated
-from devfix.simulate.forking import Line, close_all_but, die_with_parent
+from devfix.simulate.forking import Dynamo, Line, close_all_but, die_with_parent
 from devfix.simulate.limits import Limits
-from devfix.simulate.preloaded import Before, put_by
-from devfix.simulate.processes import CANNOT, DEVICES, FORKS, MOVED, REPORTS
+from devfix.simulate.preloaded import Before, early, put_by
+from devfix.simulate.processes import BUILT, CANNOT, DEVICE, DEVICES, FORKS, MOVED, REPORTS, start
 
 STALE = "stale"  # a file in the folder of the reports: the run needs a process of its own
 _SECONDS = 120.0  # for torch to be imported, on a busy machine
@@ -196,18 +198,66 @@ def _is_python(command: Sequence[str], env: Mapping[str, str]) -> bool:
 def serve(before: Before) -> None:
     """Fork for each request; returns in the forks. Ends with the process that asks.
 
-    `before` is what any process has loaded here.
+    `before` is what any process has loaded here. What is asked for is forked from a process that has its devices.
     """
     line = Line(int(os.environ.pop(FORKS)))
     line.write([_prepared(), len(sys.argv) - 1])
+    servers: dict[tuple[str, ...], Line] = {}
     while (data := line.read()) is not None:
+        request = json.loads(data)
+        env = {**os.environ, **request["env"]}
+        devices = tuple(env.get(name) or "" for name in (DEVICE, DEVICES, BUILT))
+        if devices not in servers:
+            ours, theirs = (one.detach() for one in socket.socketpair())
+            if not os.fork():
+                die_with_parent()
+                close_all_but(theirs)
+                _enable(*devices)
+                _fork(Line(theirs), before)
+                return
+            os.close(theirs)
+            servers[devices] = Line(ours)
+        server = servers[devices]
+        server.write(request)
+        for _ in "process", "code":
+            if (data := server.read()) is None:
+                os._exit(1)
+            line.write(json.loads(data))
+    os._exit(0)
+
+
+def _enable(device: str, devices: str, built: str) -> None:
+    """As `import torch` will, in a fork; real devices do not survive one."""
+    import torch
+
+    if device != "cpu" and not (torch.version.cuda or torch.version.hip):
+        os.environ[BUILT] = built
+        start(int(devices), device)
+        gc.freeze()
+
+
+def _fork(line: Line, before: Before) -> None:
+    """Fork for each request; returns in the forks."""
+    dynamo = Dynamo()
+    while (data := line.read()) is not None:
+        request = json.loads(data)
+        os.chdir(request["cwd"])  # the folder of the last run may be gone, and dynamo keeps its name
+        dynamo.load()
         child = os.fork()
         if not child:
-            _become(json.loads(data), before)
+            atexit.register(_tell, dynamo, early())
+            _become(request, before)
             return
         line.write(child)
         line.write(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     os._exit(0)
+
+
+def _tell(dynamo: Dynamo, environment: Mapping[str, str]) -> None:
+    """Unless dynamo has found something else in the environment than the next run would."""
+    changed = {name for name, _ in environment.items() ^ early().items()}
+    if changed <= {"TORCHINDUCTOR_CACHE_DIR"}:  # it sets that itself
+        dynamo.tell()
 
 
 def _prepared() -> str:

@@ -1,7 +1,7 @@
 """The process that smoke.py forks programs from: it has imported torch, and run nothing else.
 
 Requests come as lines of JSON on standard input, and each gets one line of JSON on standard
-output. The first process runs programs on the CPU and on real CUDA. For simulated devices it forks
+output. The first process runs programs on real CUDA. For the CPU and for simulated devices it forks
 itself, once for each number of devices; the child enables them and serves in the same way.
 Every program runs in a fork of its own, with limits of time and memory, in an empty folder.
 smoke.py starts it with OMP_NUM_THREADS=1, since pools of threads do not survive a fork.
@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -22,15 +23,16 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import NoReturn
 
-from devfix.simulate.forking import Line, close_all_but, die_with_parent
+from devfix.simulate.forking import Dynamo, Line, close_all_but, die_with_parent
 from devfix.simulate.limits import limit_data
 from devfix.simulate.program import Report, run_program
 
 _OUTPUT = 1 << 20  # characters of output that are kept
 _TICK = 0.02
 _CANNOT = "CUDA devices cannot be simulated: "
+_NEEDS_DYNAMO = re.compile(r"optim|compile|dynamo")  # most programs that do
 # Slow to import, and needed by most training programs.
-_IMPORTS = ("numpy", "torch._dynamo", "torch.utils.data", "torch.distributed", "torch.nn.parallel")
+_IMPORTS = ("numpy", "torch.utils.data", "torch.distributed", "torch.nn.parallel")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class _Server:
     torch: str = ""
     fake: bool = False  # programs run on fake tensors, since no devices can be simulated
     children: dict[int, tuple[Line, Line]] = field(default_factory=dict)
+    dynamo: Dynamo = field(default_factory=Dynamo)
 
     def serve(self, requests: Line, replies: Line) -> None:
         while (line := requests.read()) is not None:
@@ -76,21 +79,20 @@ class _Server:
         if self.problem:
             return Reply("unsupported", error=self.problem, device=request.device, torch=self.torch)
         if request.device == "cpu":
-            return self.run(request, "cpu")
+            return self.run(request, "cpu") if self.place == "cpu" else self.forward(request, 0)
         if not self.place:
             self.place, self.count = _real_cuda()
         if not self.count:
-            return self.forward(request)
+            return self.forward(request, request.devices)
         if self.count < request.devices:
             error = f"the program needs {request.devices} CUDA devices, and there is {self.count}"
             return Reply("unsupported", error=error, device=self.place, torch=self.torch)
         return self.run(request, self.place)
 
-    # --- simulated devices -------------------------------------------------------------------
+    # --- the CPU and simulated devices --------------------------------------------------------
 
-    def forward(self, request: Request) -> Reply:
+    def forward(self, request: Request, count: int) -> Reply:
         """Let the child with so many simulated devices answer."""
-        count = request.devices
         if count not in self.children:
             self.children[count] = self.spawn(count)
         requests, replies = self.children[count]
@@ -102,15 +104,15 @@ class _Server:
             os.close(requests.descriptor)
             os.close(replies.descriptor)
             del self.children[count]
-            error = "the simulator's process died"
-            return Reply("crashed", error=error, device=self.place, torch=self.torch)
+            error = "the process died that it was forked from"
+            return Reply("crashed", error=error, device=self.place if count else "cpu", torch=self.torch)
         reply = Reply(**json.loads(line))
         if reply.error.startswith(_CANNOT) and not self.fake and _is_cpu_build():
             self.fake = True  # from now on, in processes that have not tried
             self.children.pop(count)
             for pipe in (requests, replies):
                 os.close(pipe.descriptor)
-            return self.forward(request)
+            return self.forward(request, count)
         return reply
 
     def spawn(self, count: int) -> tuple[Line, Line]:
@@ -123,9 +125,12 @@ class _Server:
         _end(lambda: self.simulate(count, inner_requests, inner_replies))
 
     def simulate(self, count: int, requests: int, replies: int) -> None:
-        """The whole life of a process with simulated devices."""
+        """The whole life of a process with simulated devices, or without any."""
         die_with_parent()
         close_all_but(requests, replies)
+        if not count:
+            _Server("cpu", torch=self.torch).serve(Line(requests), Line(replies))
+            return
         if self.fake or os.environ.get("DEVFIX_SIMULATE") == "fake":
             server = _Server("cuda (fake tensors)", count, fake=True, torch=self.torch)
             server.serve(Line(requests), Line(replies))
@@ -148,6 +153,7 @@ class _Server:
         folder, stdout, stderr = (os.path.join(base, name) for name in ("cwd", "stdout", "stderr"))
         os.mkdir(folder)
         try:
+            self.dynamo.load(likely=self.fake or _NEEDS_DYNAMO.search(request.source) is not None)
             start = time.monotonic()
             report_from, report_to = os.pipe()
             child = os.fork()
@@ -200,6 +206,7 @@ class _Server:
             report = run_fake(request.source, path, self.count)
         else:
             report = run_program(request.source, path)
+        self.dynamo.tell()
         Line(report_to).write(asdict(report))
 
 

@@ -42,8 +42,8 @@ def put_by(before: Before, stale: Callable[[str], object]) -> None:
     `stale` is called with the reason where they are not what the program would load.
     """
     kept = {}
-    for name in {*sys.modules} - before.modules:
-        if name.partition(".")[0] != "devfix":
+    for name in [*sys.modules]:  # Python takes them apart in this order when it ends
+        if name not in before.modules and name.partition(".")[0] != "devfix":
             kept[name] = sys.modules.pop(name)
     filters = [one for one in warnings.filters if one not in before.filters]
     _set_filters(before.filters)
@@ -63,7 +63,7 @@ class _Preloaded(importlib.abc.MetaPathFinder):
         self.kept = kept
         self.filters = filters
         self.stale = stale
-        self.environment = _early()
+        self.environment = early()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -72,7 +72,7 @@ class _Preloaded(importlib.abc.MetaPathFinder):
         if module is None or module.__spec__ is None:
             return None
         if fullname == "torch":
-            if self.environment != _early():
+            if self.environment != early():
                 self.stale("the program changes the environment before it imports torch")
             for name, one in self.kept.items():  # torch would load them
                 parent, _, _ = name.rpartition(".")
@@ -119,5 +119,6 @@ class _Giving(importlib.abc.Loader):
         self.give()
 
 
-def _early() -> dict[str, str]:
+def early() -> dict[str, str]:
+    """What they read of the environment."""
     return {name: value for name, value in os.environ.items() if name.startswith(_EARLY)}

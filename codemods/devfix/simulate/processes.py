@@ -182,9 +182,9 @@ def start(devices: int, kind: str = "cuda") -> str:
     """
     import torch
 
-    from devfix.simulate import enable
+    from devfix.simulate import enable, enabled
 
-    if torch.version.cuda or torch.version.hip:
+    if (torch.version.cuda or torch.version.hip) and not enabled():
         # Asked of the driver's management library: CUDA itself would be spoiled for forks.
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         if kind == "cuda" and torch.cuda.is_available():
