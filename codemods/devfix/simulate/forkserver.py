@@ -30,7 +30,7 @@ from devfix.simulate.program import Report, run_program
 _OUTPUT = 1 << 20  # characters of output that are kept
 _TICK = 0.02
 _CANNOT = "CUDA devices cannot be simulated: "
-_NEEDS_DYNAMO = re.compile(r"optim|compile|dynamo")  # most programs that do
+_NEEDS_DYNAMO = re.compile(r"optim|compile|dynamo|runpy")  # most programs that do, or run one
 # Slow to import, and needed by most training programs.
 _IMPORTS = ("numpy", "torch.utils.data", "torch.distributed", "torch.nn.parallel")
 
