@@ -70,7 +70,7 @@ class Context:
         self.file = file
         self.classes: Classes
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
-        self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were when these were evaluated
+        self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
         self._uses: dict[Function, Uses] = {}
         self._evidence: dict[Function, dict[str, Evidence]] = {}
         self._forms: dict[Function, dict[str, Forms]] = {}
