@@ -29,7 +29,6 @@ from devfix.engine.evidence import (
     is_module_name,
     prepares_data,
     prepares_inputs,
-    runs_on_its_own,
 )
 from devfix.engine.evidence_of_modules import (
     builds_any,
@@ -165,7 +164,7 @@ def _is_made_up(mismatch: Mismatch) -> bool:
     sized = isinstance(made, ast.Call) and (len(made.args) > 1 or any(map(_is_shape, made.args)))
     if links[0].kind != MAKE or not sized or NAME in {one.kind for one in mismatch.assumed}:
         return False
-    return not about_devices(function.file.source.code(function.node)) and not runs_on_its_own(function.name)
+    return not about_devices(function.file.source.code(function.node))
 
 
 def _is_prepared(mismatch: Mismatch) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from devfix.checkers.signs import quoted
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import about_devices, is_for_host, is_for_tests, is_handed_name
+from devfix.engine.evidence import about_devices, is_for_tests, is_handed_name
 from devfix.engine.facts import LeftOut, Term
 from devfix.engine.files import Class, Function, FunctionNode
 from devfix.engine.places import DEFAULT, LITERAL, NO_PATH, Place, literal
@@ -164,11 +164,7 @@ def _is_excused(one: LeftOut, analysis: Analysis) -> bool:
         # What keeps its device moves what it is given; a part of a module moves with the whole.
         if _kept(function, name) or analysis.class_kind(function.owner) == "module":
             return True
-    names = [
-        function.owner.name if function.owner is not None and function.name == "__init__" else function.name
-    ]
-    names += [one.caller.name] if one.caller is not None else []
-    return any(is_for_host(name) for name in names) or _is_moved(source, one)
+    return _is_moved(source, one)
 
 
 def reads(source: Source, function: FunctionNode, name: str) -> bool:

@@ -61,11 +61,6 @@ _BEFORE_SCALARS = re.compile(r"\bvolatile\s*=\s*True\b|loss\w{0,40}\.data\[0\]")
 _SET_UP = r"\.(?:to|cuda|train|eval|parameters|named_parameters|load_state_dict|state_dict|half|zero_grad)\("
 IS_TENSOR = "a tensor: "  # how a condition begins that asks whether something is one
 _TESTING = frozenset({"pytest", "unittest", "parameterized", "absl"})
-_FOR_HOST = re.compile(
-    r"load|read|save|cpu|offload|numpy|dataset|collate|parse|convert|export|dump|plot|draw|visuali[sz]e|tokeni[sz]|"
-    r"checkpoint|state_dict|^get_data|benchmark",
-    re.IGNORECASE,
-)
 _DEVICES = re.compile(r"(?:^|[_.\[])(?:device|dev|gpu|device_id|local_rank)s?\d*$", re.IGNORECASE)
 _KIND = re.compile(
     r"\bis_cuda\b|\.type\b|device_type|\buse_(?:cuda|gpu)\b|(?<!torch\.)\bcuda\b|[\"'](?:cpu|mps|xpu|npu|hpu)\b"
@@ -111,11 +106,6 @@ def asks_for_kind(condition: object) -> bool:
 def is_handed_name(name: str) -> bool:
     """Is a parameter one by which a caller says where all is done? Not `device_type`, nor `offload_device`."""
     return _HANDED.match(name) is not None
-
-
-def is_for_host(name: str) -> bool:
-    """Does a function work on the CPU on purpose, as its name says: does it copy, save, convert, or feed workers?"""
-    return _FOR_HOST.search(name) is not None
 
 
 def is_for_tests(source: Source) -> bool:
@@ -281,11 +271,6 @@ def is_count(node: ast.AST) -> bool:
 def is_factor(node: ast.AST) -> bool:
     """Is an operand called like a number that tensors are multiplied with?"""
     return isinstance(node, ast.Name) and _FACTORS.search(node.id) is not None
-
-
-def runs_on_its_own(name: str) -> bool:
-    """Is a function one that nobody calls with a module of his own: a test, an example, the program itself?"""
-    return name.lstrip("_").startswith(("test", "example")) or name == "main"
 
 
 def is_text_name(name: str) -> bool:
