@@ -58,8 +58,9 @@ def _uses(tree: ast.AST) -> Iterator[tuple[str, str, bool]]:
 
     What else is done with one may be a search.
     """
-    methods = {id(node.value): node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Name, ast.Attribute))]
+    methods = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
         method = _METHODS.get(methods.get(id(node), ""), "search")
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield node.id, method, False
@@ -69,15 +70,16 @@ def _uses(tree: ast.AST) -> Iterator[tuple[str, str, bool]]:
 
 def _written(tree: ast.AST) -> Iterator[tuple[re.Pattern[Any], str]]:
     """The patterns in calls within functions; what is put into one is a word there."""
-    for function in ast.walk(tree):
-        if not isinstance(function, (ast.FunctionDef, ast.Lambda)):
-            continue
-        for node in ast.walk(function):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.") and node.args:
-                text = _text(node.args[0])
-                if text is not None:
-                    method = ast.unparse(node.func).removeprefix("re.")
-                    yield re.compile(text), _METHODS.get(method, "search")
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, inside = todo.pop()
+        if inside and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            func = node.func
+            text = _text(node.args[0]) if isinstance(func.value, ast.Name) and func.value.id == "re" else None
+            if text is not None:
+                yield re.compile(text), _METHODS.get(func.attr, "search")
+        inside = inside or isinstance(node, (ast.FunctionDef, ast.Lambda))
+        todo += [(one, inside) for one in ast.iter_child_nodes(node)]
 
 
 def _text(node: ast.expr) -> Any:
