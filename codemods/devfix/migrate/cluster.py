@@ -251,20 +251,15 @@ class ClusterPool:
         try:
             outcomes, error = self._result(work, task)
         except BaseException as trouble:
-            self._settle(token, work, (), trouble)
+            self._settle(token, work, (), _loss(trouble))
             raise
-        self._settle(token, work, outcomes, error)
+        self._settle(token, work, outcomes, _loss(error))
 
     def _result(self, work: _Work, task: Any) -> tuple[tuple[Outcome, ...], BaseException | None]:
-        from distributed import KilledWorker
-
         if task.status == "cancelled":
             running = self._client.status == "running"
             return (), Lost("the cluster dropped it") if running else MigrateError(self._gone())
         error = task.exception() if task.status != "finished" else None
-        if isinstance(error, KilledWorker):
-            # The driver weighs a loss; one of ours may stand for several workers.
-            return (), Lost("the worker that worked on it died", error.allowed_failures < 3)
         if error is not None:
             return (), error
         data = task.result()
@@ -335,3 +330,13 @@ def _needs(job: Job) -> tuple[str, ...]:
     path = re.sub(r"^file://[^/]*", "", job.source.url, flags=re.IGNORECASE)
     found = [one for one in (path, unquote(path)) if os.path.exists(one)]
     return tuple(found[:1])
+
+
+def _loss(error: BaseException | None) -> BaseException | None:
+    """What stands for the death of a worker, also of one that died with a result that was not fetched yet."""
+    from distributed import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        # The driver weighs a loss; one of ours may stand for several workers.
+        return Lost("the worker that worked on it died", error.allowed_failures < 3)
+    return error
