@@ -373,6 +373,8 @@ class Task:
         self.done(self)
 
     def result(self) -> bytes:
+        if isinstance(self.value, BaseException):
+            raise self.value
         return pickle.dumps(self.value)
 
     def exception(self) -> object:
@@ -412,6 +414,19 @@ def test_the_end_of_a_clone_comes_before_the_result(client: Client, pool: cluste
     task.end(onworker.Said((CLONED, ENDED)))
     assert analysis.result(0) == ENDED
     assert task.released and pool._works == {} and pool._analysing == {}
+
+
+def test_a_worker_that_dies_with_a_result_is_lost(client: Client, pool: clusters.ClusterPool) -> None:
+    """The task has ended, but what it came to is made again when it is fetched, and that fails."""
+    from distributed import KilledWorker
+
+    clone = pool.submit("clone", JOB, None)
+    (task,) = client.tasks
+    task.value, task.status = KilledWorker("devfix-1", None, 0), "finished"
+    task.done(task)
+    with pytest.raises(Lost, match="the worker that worked on it died") as lost:
+        clone.result(0)
+    assert lost.value.killed
 
 
 def test_a_result_without_an_event(client: Client, pool: clusters.ClusterPool) -> None:

@@ -87,12 +87,13 @@ def helper(name, n):
 
 
 def _runs(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[set[str], list[str]]:
-    """The functions that are run, and the findings."""
+    """The functions of other files that are run, and the findings."""
     run: set[str] = set()
     run_call = Analysis.run_call
 
     def noted(self: Analysis, caller: object, node: object, function: Function, *rest: object) -> object:
-        run.add(function.name)
+        if function.file is not self.file:
+            run.add(function.name)
         return run_call(self, caller, node, function, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Analysis, "run_call", noted)
@@ -113,6 +114,33 @@ def test_what_makes_tensors_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run, told = _runs(monkeypatch, tmp_path)
     assert "helper" in run
     assert told
+
+
+@pytest.mark.parametrize(("one", "other"), [("first", "second"), ("second", "first")])
+def test_functions_that_call_each_other_are_run_if_one_makes_tensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: str, other: str
+) -> None:
+    helper = f"""
+import torch
+
+
+def first(n):
+    second(n)
+    made = torch.ones(n)
+    second(n)
+    return made
+
+
+def second(n):
+    return first(n)
+
+
+def helper(name, n):
+    {one}(n)
+    return {other}(n)
+"""
+    write(tmp_path, {"train.py": MAIN, "helpers.py": helper})
+    assert _runs(monkeypatch, tmp_path)[0] == {"helper", "first", "second"}
 
 
 def test_what_reads_a_tensor_of_a_third_file_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from devfix.checkers.signs import (
     is_kept_beside,
     is_moved_below,
     is_of_one_world,
+    is_renewed,
     lives_on_devices,
     root_name,
     tells_the_cpu,
@@ -115,14 +116,13 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if mismatch.relation == FIXED:
         return _why_not_literal(mismatch, LIBRARY_CALL in kinds, analysis)
     source = analysis.file.source
-    running = [statement for file, statement in mismatch.running if file is analysis.file]
-    if any(
-        is_caught(source, one)
-        for one in ([mismatch.node] if mismatch.file is analysis.file else []) + running
-    ):
+    running = [*mismatch.running, (mismatch.file, mismatch.node)]
+    if any(is_caught(source, one) for file, one in running if file is analysis.file):
         return "the error is expected, or handled"
     if mismatch.file is analysis.file and is_kept_beside(source, mismatch.stray_node):
         return "it is left where it is beside what is moved"
+    if is_renewed(mismatch):
+        return "it is replaced before, where it does not fit"
     if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
         return "a configuration names the CPU"
     if of_caller and mismatch.anchor.kind != MODULE and mismatch.file is analysis.file:

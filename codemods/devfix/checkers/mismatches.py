@@ -14,7 +14,7 @@ from devfix.checkers.certainty import why_silent
 from devfix.checkers.earlier import fails_before
 from devfix.checkers.moved_back import moved_back, restored
 from devfix.checkers.reach import is_safe
-from devfix.checkers.signs import is_kept_otherwise, is_renewed
+from devfix.checkers.signs import is_kept_otherwise
 from devfix.checkers.surgeries import late_parts
 from devfix.checkers.wording import assumptions, message_of
 from devfix.engine.analysis import Analysis
@@ -71,8 +71,6 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         codemod = codemod_of(mismatch, analysis)
         at = _place_to_show(mismatch, analysis, codemod)
         if codemod not in wanted or codemod not in CODEMODS or at is None or why_silent(mismatch, analysis):
-            continue
-        if is_renewed(mismatch):
             continue
         stored = _stored_in_module(mismatch, analysis) if codemod == "register-buffer" else None
         if stored is not None and (is_kept_otherwise(stored, analysis) or _is_trained(mismatch)):

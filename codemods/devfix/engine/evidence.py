@@ -1,6 +1,7 @@
 """What a value is where its making is out of sight: annotations, docstrings, uses, and at last names.
 
-The only place that looks at what something is called. Evidence proposes a kind; it never takes a fact away.
+The only place that looks at what something is called. Evidence proposes a kind, and takes no fact away; a few names
+keep a finding back whose fix would break the program if the name is right: captions, lengths, factors.
 """
 
 from __future__ import annotations

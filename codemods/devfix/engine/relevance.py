@@ -21,52 +21,56 @@ from devfix.models.loader import models
 _WORDS = re.compile(r"device|cuda|cpu|gpu|tensor|\.to\(", re.IGNORECASE)
 
 
+_Reached = Function | tuple[File, str]  # a function, or a name in the body of a file
+
+
 class Relevance:
-    """What is found out of functions, and of the names in their files, once each."""
+    """What is found out of functions, once each."""
 
     def __init__(self) -> None:
-        self._known: dict[object, bool] = {}
+        self._known: dict[Function, bool] = {}
 
     def of(self, function: Function) -> bool:
         """May a function make or find something that has a device, if it is given nothing that has one?"""
         if function not in self._known:
-            self._known[function] = False  # functions that call each other
-            self._known[function] = self._of_function(function)
+            reached: dict[_Reached, None] = {function: None}
+            todo = list(reached)
+            while todo:
+                behind = _behind(todo.pop())
+                if behind is None:
+                    self._known[function] = True
+                    return True
+                todo += [one for one in behind if one not in reached]
+                reached.update(dict.fromkeys(behind))
+            self._known.update((one, False) for one in reached if isinstance(one, Function))
         return self._known[function]
 
-    def _of_function(self, function: Function) -> bool:
-        file = function.file
-        if function.outer is not None or file.stars or _WORDS.search(file.source.code(function.node)):
-            return True
-        names = [one for one in function.nodes if isinstance(one, ast.Name)]
-        own = {one.id for one in names if isinstance(one.ctx, ast.Store)}
-        own |= {one.arg for one in function.nodes if isinstance(one, ast.arg)}
-        return any(one.id not in own and self._of_name(file, one) for one in names)
 
-    def _of_name(self, file: File, node: ast.Name) -> bool:
-        key = file.path, node.id
-        if key not in self._known:
-            self._known[key] = False
-            self._known[key] = self._stands_for(file, node)
-        return self._known[key]
-
-    def _stands_for(self, file: File, node: ast.Name) -> bool:
-        found = file.definition(node)
-        if isinstance(found, Function):
-            return self.of(found)
-        if isinstance(found, Class):
-            return bool(found.outside) or any(map(self.of, found.methods.values()))
-        dotted = file.source.imports.get(node.id, "")
-        if dotted:
-            other = file.imported_value(dotted)
-            return self._of_name(other[0], ast.Name(other[1])) if other is not None else _may_make(dotted)
-        value = file.globals.get(node.id)
-        if value is None:
-            return not hasattr(builtins, node.id)
-        names = (one for one in ast.walk(value) if isinstance(one, ast.Name))
-        return _WORDS.search(file.source.code(value)) is not None or any(
-            self._of_name(file, one) for one in names
-        )
+def _behind(one: _Reached) -> list[_Reached] | None:
+    """The functions, and the names in files, that something uses; None if it may make what has a device itself."""
+    if isinstance(one, Function):
+        file = one.file
+        if one.outer is not None or file.stars or _WORDS.search(file.source.code(one.node)):
+            return None
+        names = [node for node in one.nodes if isinstance(node, ast.Name)]
+        own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        own |= {node.arg for node in one.nodes if isinstance(node, ast.arg)}
+        return [(file, node.id) for node in names if node.id not in own]
+    file, name = one
+    found = file.definition(ast.Name(name, ast.Load()))
+    if isinstance(found, Function):
+        return [found]
+    if isinstance(found, Class):
+        return None if found.outside else list(found.methods.values())
+    if dotted := file.source.imports.get(name, ""):
+        other = file.imported_value(dotted)
+        return [other] if other is not None else None if _may_make(dotted) else []
+    value = file.globals.get(name)
+    if value is None:
+        return [] if hasattr(builtins, name) else None
+    if _WORDS.search(file.source.code(value)):
+        return None
+    return [(file, node.id) for node in ast.walk(value) if isinstance(node, ast.Name)]
 
 
 def _may_make(dotted: str) -> bool:

@@ -248,12 +248,21 @@ class ClusterPool:
 
     def _ended(self, token: str, work: _Work, task: Any) -> None:
         """Called by dask, one task after the other, so there is one result at a time on its way."""
+        from distributed import KilledWorker
+
+        outcomes: tuple[Outcome, ...] = ()
+        error: BaseException | None
         try:
             outcomes, error = self._result(work, task)
+        except KilledWorker as killed:  # it had the result, which was not fetched yet
+            error = killed
         except BaseException as trouble:
-            self._settle(token, work, (), _loss(trouble))
+            self._settle(token, work, (), trouble)
             raise
-        self._settle(token, work, outcomes, _loss(error))
+        if isinstance(error, KilledWorker):
+            # The driver weighs a loss; one of ours may stand for several workers.
+            error = Lost("the worker that worked on it died", error.allowed_failures < 3)
+        self._settle(token, work, outcomes, error)
 
     def _result(self, work: _Work, task: Any) -> tuple[tuple[Outcome, ...], BaseException | None]:
         if task.status == "cancelled":
@@ -330,13 +339,3 @@ def _needs(job: Job) -> tuple[str, ...]:
     path = re.sub(r"^file://[^/]*", "", job.source.url, flags=re.IGNORECASE)
     found = [one for one in (path, unquote(path)) if os.path.exists(one)]
     return tuple(found[:1])
-
-
-def _loss(error: BaseException | None) -> BaseException | None:
-    """What stands for the death of a worker, also of one that died with a result that was not fetched yet."""
-    from distributed import KilledWorker
-
-    if isinstance(error, KilledWorker):
-        # The driver weighs a loss; one of ours may stand for several workers.
-        return Lost("the worker that worked on it died", error.allowed_failures < 3)
-    return error

@@ -107,7 +107,8 @@ class _Drive:
             raise error  # of the pool: nothing can be worked on any more
         else:
             log = str(error)
-            reason = f"{log.strip().splitlines()[-1] if log else error!r}; this is devfix's own bug"
+            last = log.strip().splitlines()[-1] if log.strip() else repr(error)
+            reason = f"{last}; this is devfix's own bug"
         self.outcome(job, Outcome(step, "failed", reason, log, head=head))
 
     def outcome(self, job: Job, outcome: Outcome) -> None:

@@ -58,7 +58,7 @@ class Dynamo:
 
     def load(self, *, likely: bool = False) -> None:
         """If two forks have told, or the next is likely to."""
-        if (likely or self._told[0] == 2) and _DYNAMO not in sys.modules:
+        if (likely or self._told[0] >= 2) and _DYNAMO not in sys.modules:
             environment = dict(os.environ)
             with contextlib.suppress(ImportError):
                 importlib.import_module(_DYNAMO)

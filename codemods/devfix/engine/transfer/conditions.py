@@ -147,9 +147,8 @@ class Conditions(Devices):
         if text in OF_MACHINE:
             return text
         key = value.place.key if value.place.is_named and value.role != "given" else None
-        of_module = (
-            isinstance(key, tuple) and key[0] == "self"
-        )  # all that `forward` is given is where the module is
+        # All that `forward` is given is where the module is.
+        of_module = isinstance(key, tuple) and key[0] == "self"
         if value.kind in (UNKNOWN, NUMBER, TEXT) and key is not None and not of_module:
             return key
         asked = next((one for one in OF_MACHINE if one in text), "")

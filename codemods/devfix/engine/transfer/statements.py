@@ -168,10 +168,10 @@ class Run(Processes):
             inner = self.iterate(iterated, node)
         else:
             inner = self.iterate(iterated, node.iter)
-        before = self.state.copy()
+        before = self.state.names.copy()
         self._loop(node.body, node.orelse, lambda: self.bind(node.target, inner, node))
         elements = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
-        for name in before.names.changed(self.state.names):  # what one element is tells nothing of all
+        for name in before.changed(self.state.names):  # what one element is tells nothing of all
             value = self.state.names.get(name)
             if value is not None and any(asks_for(one, elements) for one in conditions(value.place)):
                 self.state.names[name] = value.but(place=NOWHERE)
