@@ -2020,3 +2020,25 @@ def test_no_autocast_follows_data_where_the_program_needs_cuda(
     (tmp_path / "run.py").write_text(FOR_CUDA.replace("CHECK", check))
     found = devfix.check(tmp_path, settings=False, cache=False).findings
     assert ("normalize-device-type" in {one.codemod for one in found}) is told
+
+
+SAMPLED = """
+import types
+state = types.SimpleNamespace()
+state.rows = read()
+
+class Sampler(nn.Module):
+    def forward(self, out: torch.Tensor):
+        return sample(SOURCE)
+
+@torch.no_grad()
+def sample(out):
+    return torch.softmax(out, dim=-1).numpy()
+
+sampler = Sampler().to(device)
+"""
+
+
+@pytest.mark.parametrize(("source", "told"), [("out[0]", True), ("state.rows.kept[0]", False)])
+def test_a_part_of_something_unknown_is_not_said_to_be_on_a_device(source: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(CHOSEN + SAMPLED.replace("SOURCE", source))) is told

@@ -99,7 +99,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         return "a parameter requires grad, so this raises on the CPU as well"
     if read.many and _holds_graphs(read, source):
         return "a loss requires grad, so this raises on the CPU as well"
-    if read.place.kind == VAR and isinstance(read.place.key, tuple) and read.place.key[0] == TENSOR:
+    key = read.place.key if read.place.kind == VAR and isinstance(read.place.key, tuple) else ()
+    if key and key[0] == TENSOR:
         return "it is on the device of a tensor about which nothing is known"
     if is_caught(source, read.node):
         return "the error is expected, or handled"
@@ -108,10 +109,7 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     if read.is_array_function and not read.many and _has_more_than_tensors(read, analysis):
         return "what no tensor has is asked of it"
     text = _target(read, analysis)
-    unknown = read.place.kind == VAR and isinstance(
-        read.place.key, tuple
-    )  # of an argument, an attribute, an import
-    if unknown and text and not names_what_computes(text):
+    if key and text and not names_what_computes(text):
         return "the name of the device does not say that it may be an accelerator"
     if read.operation != "numpy" and (
         read.place == BY_OWNER or (read.place.kind == OWNED and read.is_array_function)
@@ -167,6 +165,8 @@ def _called(read: HostRead) -> set[str]:
 
 
 def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
+    if isinstance(read.place.key, tuple) and read.place.key[0] not in ("self", "parameter"):
+        return "it is a part of something about which nothing is known"
     if _is_as_passed(read):
         return "what is passed on unchanged is mostly on the CPU on purpose"
     if read.value.is_moved:
