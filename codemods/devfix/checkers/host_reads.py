@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from devfix.checkers.earlier import reached
-from devfix.checkers.refuted import is_refuted
+from devfix.checkers.refuted import is_copied_by_a_caller, is_refuted
 from devfix.checkers.signs import (
     copied,
     is_caught,
@@ -165,7 +165,10 @@ def _called(read: HostRead) -> set[str]:
 
 
 def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
-    if isinstance(read.place.key, tuple) and read.place.key[0] not in ("self", "parameter"):
+    root = read.place.key
+    while isinstance(root, tuple) and root[0] in ("element", "item"):
+        root = root[1]
+    if isinstance(root, tuple) and root[0] not in ("self", "parameter"):
         return "it is a part of something about which nothing is known"
     if _is_as_passed(read):
         return "what is passed on unchanged is mostly on the CPU on purpose"
@@ -173,28 +176,11 @@ def _why_on_host(read: HostRead, function: Function, analysis: Analysis) -> str:
         return "it was moved to where another value is, which may be the CPU"
     if any(one.on_host for one in analysis.passed(read.place)):
         return "some calls in the file pass what is on the CPU"
-    if _is_copied_by_a_caller(read, function, analysis):
+    if is_copied_by_a_caller(read.place, function, analysis):
         return "a caller in the file copies to the CPU what it passes"
     if lives_on_devices(function, analysis) or "torch.nn." in analysis.file.source.text:
         return ""
     return "only a parameter suggests that the value may be on an accelerator"
-
-
-def _is_copied_by_a_caller(read: HostRead, function: Function, analysis: Analysis) -> bool:
-    """Does a function of the file write copies on the CPU into a container of this name, and pass that on?"""
-    key, source = read.place.key, analysis.file.source
-    whole = key[1] if isinstance(key, tuple) and key[0] == "element" else ()
-    name = whole[2] if isinstance(whole, tuple) and whole[:1] == ("parameter",) else ""
-    callers = [function_around(source, call) for call in source.calls_by_name.get(function.name, ())]
-    return any(
-        isinstance(target, ast.Subscript)
-        and _is_name(target.value, name)
-        and "cpu()" in source.code(one.value)
-        for around in callers
-        if around is not None
-        for one in source.of_kind(ast.Assign, around)
-        for target in one.targets
-    )
 
 
 def _is_of_torch(read: HostRead) -> bool:

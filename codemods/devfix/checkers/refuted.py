@@ -8,6 +8,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.files import Function
 from devfix.engine.places import OF, VAR, Place, whole
 from devfix.engine.stores import only_building
+from devfix.text.bindings import function_around
 from devfix.text.source import Source
 
 _HOST = (None, "cpu")
@@ -34,6 +35,24 @@ def is_refuted(place: Place, analysis: Analysis) -> bool:
     if place.kind == OF:
         return bool(here or given)
     return _keep_default(function, str(key[2]), analysis.file.source, bool(here or elsewhere))
+
+
+def is_copied_by_a_caller(place: Place, function: Function, analysis: Analysis) -> bool:
+    """Does a function of the file write copies on the CPU into a container of this name, and pass that on?"""
+    key, source = place.key, analysis.file.source
+    container = key[1] if isinstance(key, tuple) and key[0] == "element" else ()
+    name = container[2] if isinstance(container, tuple) and container[:1] == ("parameter",) else ""
+    callers = [function_around(source, call) for call in source.calls_by_name.get(function.name, ())]
+    return any(
+        isinstance(target, ast.Subscript)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == name
+        and "cpu()" in source.code(one.value)
+        for around in callers
+        if around is not None
+        for one in source.of_kind(ast.Assign, around)
+        for target in one.targets
+    )
 
 
 def is_building(function: Function, analysis: Analysis) -> bool:
