@@ -82,6 +82,25 @@ def test_a_tensor_that_other_files_have_on_the_cpu(move: str, tells: bool, tmp_p
     assert told(tmp_path, "place-factory", angles=ANGLES, train=TRAIN.format(move)) is tells
 
 
+READ = """
+from PIL import Image
+from torchvision import transforms
+from angles import angles
+
+def steps(crop):
+    made = [transforms.CenterCrop(4)] if crop else []
+    return transforms.Compose([*made, transforms.ToTensor()])
+
+def run(args, device):
+    print(angles(steps(args.crop)(Image.open(args.image)){}))
+"""
+
+
+@pytest.mark.parametrize(("move", "tells"), [(".to(device)", True), ("", False)])
+def test_what_is_only_likely_to_be_on_the_cpu(move: str, tells: bool, tmp_path: Path) -> None:
+    assert told(tmp_path, "place-factory", angles=ANGLES, read=READ.format(move)) is tells
+
+
 def test_the_tests_of_a_function_are_not_its_users(tmp_path: Path) -> None:
     """They pass what is on the CPU; those who use the function for their work need not."""
     ops = "import torch\n\n\ndef mask(x: torch.Tensor):\n    return x * torch.arange(len(x))\n"

@@ -30,10 +30,12 @@ def is_refuted(place: Place, analysis: Analysis) -> bool:
     open_ = place.kind == OF and analysis.uses(function).asks_for_devices
     elsewhere = analysis.callers(function, tests=False) if analysis.callers is not None and not open_ else []
     given = [call[key[2]] for call in elsewhere if key[2] in call]
-    if not all(one.on_host for one in here) or not all(one.is_proven and one.place.on_host for one in given):
+    if not all(one.on_host for one in here) or not all(one.place.on_host for one in given):
         return False
     if place.kind == OF:
         return bool(here or given)
+    if not all(one.is_proven for one in given):
+        return False
     return _keep_default(function, str(key[2]), analysis.file.source, bool(here or elsewhere))
 
 
