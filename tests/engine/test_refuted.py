@@ -82,6 +82,25 @@ def test_a_tensor_that_other_files_have_on_the_cpu(move: str, tells: bool, tmp_p
     assert told(tmp_path, "place-factory", angles=ANGLES, train=TRAIN.format(move)) is tells
 
 
+PASSED_ON = """
+import torch
+
+def curve(points: torch.Tensor):
+    return line(points).sin()
+
+def line(points: torch.Tensor):
+    return points * torch.arange(3.0)
+
+def table(net, device):
+    return net(curve(torch.ones(3){})), line(torch.ones(3))
+"""
+
+
+@pytest.mark.parametrize(("move", "tells"), [(".to(device)", True), ("", False)])
+def test_what_calls_pass_on_is_where_their_callers_have_it(move: str, tells: bool, tmp_path: Path) -> None:
+    assert told(tmp_path, "place-factory", table=PASSED_ON.format(move)) is tells
+
+
 READ = """
 from PIL import Image
 from torchvision import transforms

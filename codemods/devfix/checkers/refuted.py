@@ -14,14 +14,14 @@ from devfix.text.source import Source
 _HOST = (None, "cpu")
 
 
-def is_refuted(place: Place, analysis: Analysis) -> bool:
+def is_refuted(place: Place, analysis: Analysis, asked: tuple[object, ...] = ()) -> bool:
     """Do all calls, in this file and others, pass what is on the CPU for the parameter that a place is of, or named by?
 
     Calls of tests say nothing. A device that calls leave out is the default of the parameter. What asks for devices
-    itself is for others, too.
+    itself is for others, too. What calls pass on is where their own callers have it; `asked` are those on the way.
     """
     key = whole(place)
-    if place.kind not in (OF, VAR) or not isinstance(key, tuple) or key[0] != "parameter":
+    if place.kind not in (OF, VAR) or not isinstance(key, tuple) or key[0] != "parameter" or key in asked:
         return False
     here = analysis.calls.get((key[1], key[2]), [])
     function = next((one for node, one in analysis.file.of_node.items() if id(node) == key[1]), None)
@@ -30,7 +30,8 @@ def is_refuted(place: Place, analysis: Analysis) -> bool:
     open_ = place.kind == OF and analysis.uses(function).asks_for_devices
     elsewhere = analysis.callers(function, tests=False) if analysis.callers is not None and not open_ else []
     given = [call[key[2]] for call in elsewhere if key[2] in call]
-    if not all(one.on_host for one in here) or not all(one.place.on_host for one in given):
+    on_host = (one.on_host or is_refuted(one, analysis, (*asked, key)) for one in here)
+    if not all(on_host) or not all(one.place.on_host for one in given):
         return False
     if place.kind == OF:
         return bool(here or given)
