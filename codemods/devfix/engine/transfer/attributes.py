@@ -216,6 +216,9 @@ class Attributes(Calls):
                 rank=1,
                 role="parameter",
             )
+        parts = self.analysis.parts
+        if name == "module" and (base.role == "scatters" or base.ref in parts.wrapped | parts.scattering):
+            return base.but(role="")  # what is wrapped
         declared = self.declared(base.bound, name)
         if self.analysis.is_device_name(name) or declared == AN_OBJECT:
             place = Place(VAR, ("attribute", base.ref, name))

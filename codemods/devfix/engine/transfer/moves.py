@@ -14,6 +14,7 @@ from devfix.engine.values import (
     BATCH,
     DROP,
     DTYPE,
+    JOIN,
     LIBRARY,
     LOAD,
     MAKE,
@@ -86,7 +87,10 @@ class Moves(Library):
                     if one.links and one.links[0].node is base.links[0].node:
                         self.move_module(cell, place)
             made = base if base.ref is not None or base.place.is_named else base.but(place=place)
-            return made.but(links=(self.link("move", node),)) if place.kind == LITERAL else made
+            if place.kind != LITERAL:
+                return made
+            others = (one for one in base.links if one.kind == JOIN)  # it still is the one or the other
+            return made.but(links=(self.link("move", node), *others))
         if base.kind == UNKNOWN:
             return self._unknown_moved(node, base, place)
         if base.kind == TENSOR and self.where(base).on_host and place.on_device:
