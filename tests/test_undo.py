@@ -337,7 +337,7 @@ def test_hard_links_stay_apart(repository: Path) -> None:
 # --- names that lead out ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["l.py", "./sub/../l.py", "d/v.py", "{tree}/l.py", "{other}/l.py"])
+@pytest.mark.parametrize("name", ["l.py", "./sub/../l.py", "d/v.py", "d", "sub/../d/", "{tree}/l.py", "{other}/l.py"])
 def test_a_link_out_of_the_tree_is_not_written_through(
     name: str,
     repository: Path,
