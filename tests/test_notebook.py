@@ -95,7 +95,9 @@ def test_odd_escapes_in_untouched_lines_stay() -> None:
     assert rb"gr\u00F6\u00dfe" in run(before).after
 
 
-@pytest.mark.parametrize("parts", [["# a\x0c", "b\u2028", "c\n"], ["# a\x0cb\u2028c\n"]], ids=["Jupyter", "others"])
+@pytest.mark.parametrize(
+    "parts", [["# a\x0c", "b\u2028", "c\n"], ["# a\x0cb\u2028c\n"]], ids=["Jupyter", "others"]
+)
 def test_form_feeds_end_a_line_where_they_did(parts: list[str]) -> None:
     head = {**code(HEAD), "source": [*parts, *code(HEAD)["source"]]}
     after = run(notebook(code(SETUP), code(MOVE), head)).after

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from devfix.cli import main
+from devfix.pipeline import discover, writing
 
 BUG = """\
 import torch
@@ -114,6 +116,22 @@ def test_add_ignores(folder: Path, text: str, capsys: pytest.CaptureFixture[str]
     assert check("--add-ignores") == 0
     assert main(["undo"]) == 0
     assert (folder / "a.py").read_bytes().decode() == text
+
+
+def test_add_ignores_that_is_interrupted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing, "replace_files", interrupted)
+    assert check("--add-ignores") == 130
+    assert (
+        capsys.readouterr().err == "0 files written\ndevfix: interrupted; the others were left as they are\n"
+    )
+    monkeypatch.setattr(discover, "discover", interrupted)
+    assert check() == 130
+    assert capsys.readouterr().err.lstrip("\n") == "devfix: interrupted\n"
 
 
 def test_add_ignores_of_what_has_some(folder: Path) -> None:

@@ -13,6 +13,7 @@ from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
 from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code
+from devfix.documents.state import tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,10 +104,15 @@ def diff(
         else:
             run.patch(b"".join(patch.patch(step.report, explain=explain) for step in steps), output)
     run.errors(report)
+    here = tree_of(os.curdir)
     for result in report.changed:
+        name, tree = text.printable(result.path), tree_of(os.path.dirname(os.path.realpath(result.path)))
         if patch.outside(result.path):
-            name = text.printable(result.path)
             run.note(f"devfix: {name}: outside the working directory, where `git apply` writes nothing")
+        elif form == "mbox" and tree != here and os.path.exists(os.path.join(tree, ".git")):
+            run.note(
+                f"devfix: {name}: in another repository, so `git am` refuses the commit; run devfix there"
+            )
     run.summary(report, text.change_summary(report))
     return code(report, len(report.changed))
 
