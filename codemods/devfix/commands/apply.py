@@ -172,6 +172,6 @@ def _unchanged(report: Report, given: Decisions, name: str) -> Report:
             result = replace(result, after=result.before, changes=())
         results.append(result)
     if gone := len(given.accepted - {known for _, _, known in fingerprints(report)}):
-        why = f"{plural(gone, 'accepted fix', 'es')} not found: its code has changed, or the page was made in another folder"
+        why = f"{plural(gone, 'accepted fix', 'es')} not found: the code has changed, or the page is of another folder"
         errors.append(FileError(name, "read", why))
     return replace(report, results=tuple(results), errors=tuple(sorted(errors, key=lambda one: one.path)))
