@@ -89,6 +89,32 @@ def test_only_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "--diff-only nothing: " in capsys.readouterr().err
 
 
+def test_what_others_have_changed_since(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--diff-only main` is about the branch, also where main has gone on."""
+
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+    git("init", "-qb", "main")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    git("checkout", "-qb", "branch")
+    (folder / "b.py").write_text(BUG)
+    git("add", ".")
+    git("commit", "-qm", "two")
+    git("checkout", "-q", "main")
+    (folder / "a.py").write_text(BUG.replace("4, 2)", "4, 3)"))
+    git("commit", "-qam", "three")
+    git("checkout", "-q", "branch")
+    assert check("--diff-only", "main") == 1
+    output = capsys.readouterr()
+    assert "b.py:" in output.out and "a.py:" not in output.out
+    assert "1 finding left out: not on changed lines" in output.err
+    git("checkout", "-q", "--orphan", "other")
+    assert check("--diff-only", "main") == 1
+
+
 MULTILINE = """\
 import torch
 from torch import nn
