@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from devfix.cli import main
+from devfix.codemod import Codemod
+from devfix.commands.running import Run
+from devfix.findings import Finding, ReplaceExpression, Safety
+from devfix.flow import Flow
+from devfix.pipeline import series
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.pipeline.work import Task
+from stubs import Rename, names
 
 LOOP = """\
 import torch
@@ -81,6 +91,42 @@ def test_patches_one_after_the_other(tmp_path: Path, git: Git, by: str) -> None:
     for path in patches:
         git("apply", str(path))
     assert now(tmp_path) == wanted
+
+
+@dataclass(frozen=True)
+class Waits(Codemod):
+    """Replace delta, where there is no alpha.
+
+    What it does: for tests.
+    """
+
+    id = "waits"
+    words = (("delta",),)
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        ready = not any(names(flow, "alpha"))
+        for node in names(flow, "delta"):
+            span = flow.source.span(node)
+            edits = (ReplaceExpression(span, "epsilon"),) if ready else ()
+            yield self.finding(span, "`delta` is old", title="replace it", edits=edits, safety=Safety.SAFE)
+
+
+def test_what_needs_another_fix_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("delta\nalpha\ndelta\n")
+    task = Task((Waits(), Rename()), Safety.SAFE, True)
+    report = run(discover(["."]), task.codemods, repair=True, jobs=1)
+    assert report.changed[0].after == b"epsilon\nbeta\nepsilon\n"
+    *_, last = series.steps(report, task, "fix")
+    assert last.report.results[0].after == report.changed[0].after
+    monkeypatch.setattr(Run, "steps", lambda _, report, by: list(series.steps(report, task, by)))
+    monkeypatch.setattr(Run, "analyse", lambda *_, **__: report)
+    for by in ("codemod", "fix"):
+        assert main(["diff", "--by", by, "."]) == 1
+        told = "devfix: a.py: one by one, not all fixes are made" in capsys.readouterr().err
+        assert told == (by == "codemod")
 
 
 @pytest.mark.parametrize("by", ["codemod", "file", "fix"])

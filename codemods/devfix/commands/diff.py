@@ -91,10 +91,12 @@ def diff(
     if form == "html":
         return page.write(run, page.tried(report, smoke_cmd, smoke_seconds) if smoke_cmd else report, output)
 
+    made: dict[str, bytes] | None = None
     if by is None and split is None and form == "patch":
         run.patch(patch.patch(report, explain=explain), output)
     else:
         steps = run.steps(report, by or "codemod")
+        made = {result.path: result.after for step in steps for result in step.report.results}
         if split is not None:
             _split(run, steps, split, form, explain)
         elif form == "mbox":
@@ -113,6 +115,8 @@ def diff(
             run.note(
                 f"devfix: {name}: in another repository, so `git am` refuses the commit; run devfix there"
             )
+        if made is not None and made.get(result.path) != result.after:
+            run.note(f"devfix: {name}: one by one, not all fixes are made; apply these and run devfix again")
     run.summary(report, text.change_summary(report))
     return code(report, len(report.changed))
 
