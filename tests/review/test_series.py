@@ -141,6 +141,21 @@ def test_git_am(tmp_path: Path, git: Git, by: str) -> None:
     assert len(git("log", "--format=%h").split()) == 1 + {"codemod": 3, "file": 3, "fix": 12}[by]
 
 
+def test_line_ends_that_git_converts(tmp_path: Path, git: Git) -> None:
+    """As on Windows: CRLF in the folder, LF in the commits."""
+    git("config", "core.autocrlf", "true")
+    for name in ("a.py", "dos.py"):
+        (tmp_path / name).write_bytes(LOOP.replace("\n", "\r\n").encode())
+    git("add", "--renormalize", ".")
+    git("commit", "-qm", "two")
+    wanted = {name: data for name, data in applied(tmp_path, git).items() if name != "ö.py"}
+    assert all(data.count(b"\n") == data.count(b"\r\n") for data in wanted.values())
+    assert main(["diff", "-q", "--format", "mbox", "-o", "series.mbox", "a.py", "dos.py"]) == 1
+    git("am", "-q", "series.mbox")
+    assert git("status", "--short", "--untracked-files=no") == ""
+    assert {name: (tmp_path / name).read_bytes() for name in wanted} == wanted
+
+
 def test_the_author_is_one_header(tmp_path: Path, git: Git) -> None:
     """Who the author is may be said by a configuration that came with the repository."""
     git("config", "user.name", "Ann\nX: y\n\n---\ndiff --git a/x b/x")
