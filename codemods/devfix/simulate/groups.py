@@ -245,7 +245,7 @@ def _install_backends(dist: Any) -> None:
 
     _replace(dist, "init_process_group", translate(dist.init_process_group, 0))
     _replace(dist, "new_group", translate(dist.new_group, 2))
-    torch._C._nccl_version = lambda: 22703
+    torch._C._nccl_version = lambda: 2 << 32 | 27 << 16 | 3
     torch._C._nccl_version_suffix = lambda: b""
     dist.is_nccl_available = c10d.is_nccl_available = lambda: True
     original_backend, original_destroy = dist.get_backend, dist.destroy_process_group

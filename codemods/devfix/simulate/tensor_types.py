@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import weakref
 from functools import wraps
 from typing import Any
 
 import torch
+from torch.overrides import has_torch_function_unary
 from torch.utils._device import _device_constructors
 
 from devfix.simulate.errors import SimulationUnsupported
@@ -137,6 +140,8 @@ def _install_pinning() -> None:
     original = torch.Tensor.pin_memory
 
     def pin_memory(self: Any, device: Any = None) -> Any:
+        if has_torch_function_unary(self):
+            return original(self)
         return _pinned(self if self.is_pinned() else original(self))
 
     torch.Tensor.pin_memory = pin_memory
@@ -170,7 +175,14 @@ def _pin_results_of(owner: Any, name: str) -> None:
 
 
 def known_to_torch(function: Any, original: Any, name: str) -> None:
-    """TorchScript, and the mode of a default device that torch.compile traces, know functions by their identity."""
+    """Let a function take the place of torch's own wherever these are known by their identity.
+
+    TorchScript does so, the mode of a default device that torch.compile traces, and what `__torch_function__` is given.
+    """
     torch.jit._builtins._register_builtin(function, f"aten::{name}")
     if original in _known:
         _known.add(function)
+    # C++ looks here for the function to give; the class is immutable to Python only.
+    (functions,) = gc.get_referents(torch._C._VariableFunctionsClass.__dict__)
+    functions[name] = staticmethod(function)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch._C._VariableFunctionsClass))
