@@ -82,7 +82,6 @@ def test_a_device_that_is_not_there() -> None:
     "code",
     [
         "torch.quantize_per_tensor(torch.ones(3, device='cuda'), 1.0, 0, torch.qint8)",
-        "torch.nested.nested_tensor([torch.ones(3, device='cuda')]) + 1",
         "torch.ones(2, device='cuda').untyped_storage()._share_cuda_()",
         "torch.ones(2, device='cuda').untyped_storage().resize_(64)",
     ],
@@ -91,6 +90,87 @@ def test_limits_are_refusals(code: str) -> None:
     run = simulated(f"import torch\n{code}")
     assert run.status == "unsupported"
     assert "limit of the simulator, not a bug found in your program" in run.error
+
+
+def test_a_part_that_only_a_build_for_gpus_has() -> None:
+    run = simulated(
+        """
+import torch
+nested = torch.nested.nested_tensor([torch.ones(4, 8, device="cuda")]).view(1, -1, 2, 4).transpose(1, 2)
+torch.nn.functional.scaled_dot_product_attention(nested, nested, nested)
+"""
+    )
+    assert run.status == "unsupported", run
+
+
+def test_nested_tensors_of_two_devices() -> None:
+    run = simulated(
+        """
+import torch
+nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)])
+nested.cuda() * nested
+"""
+    )
+    assert run.status == "raised" and "found at least two devices, cuda:0 and cpu!" in run.error, run
+
+
+def test_functions_of_torch_are_known_by_their_identity() -> None:
+    """By `__torch_function__`, pickle and torch.fx."""
+    run = simulated(
+        """
+import pickle, torch, torch.fx
+from torch.overrides import TorchFunctionMode, get_overridable_functions, resolve_name
+own = [torch.zeros_like, torch.bernoulli, torch.multinomial, torch.poisson, torch.Tensor.normal_, torch.Tensor.type]
+for function in [*own, torch.zeros, torch.cuda.synchronize, torch.cuda.memory_allocated]:
+    assert pickle.loads(pickle.dumps(function)) is function
+assert [resolve_name(function) for function in own[:4]] == [f"torch.{one.__name__}" for one in own[:4]]
+assert set(own[:4]) < set(get_overridable_functions()[torch])
+
+
+class Ones:
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return torch.ones_like if function is torch.zeros_like else NotImplemented
+
+
+class Seen(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        seen.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+seen = []
+with Seen():
+    torch.zeros(2).normal_()
+assert seen == [torch.zeros, torch.Tensor.normal_], seen
+assert torch.zeros_like(Ones()) is torch.ones_like
+traced = torch.fx.symbolic_trace(lambda x: torch.zeros_like(x) + torch.randn(2, device=x.device).type(torch.float64))
+assert "torch.zeros_like" in traced.code and traced(torch.ones(2, device="cuda")).dtype is torch.float64
+"""
+    )
+    assert run.status == "ok", run
+
+
+def test_memory_pools_and_libraries() -> None:
+    run = simulated(
+        """
+import torch
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    x = torch.ones(1024, device="cuda")
+assert pool.id != torch.cuda.MemPool().id and pool.snapshot() == []
+nested = torch.cuda.memory_stats_as_nested_dict()
+assert nested["allocated_bytes"]["all"]["current"] == torch.cuda.memory_allocated() >= 4096
+assert "allocated_bytes.current" in torch.cuda.host_memory_stats()
+plans = torch.backends.cuda.cufft_plan_cache
+plans[0].max_size = 7
+plans.clear()
+assert (plans.size, plans.max_size) == (0, 7)
+assert torch.backends.cuda.preferred_linalg_library("magma") == torch.backends.cuda.preferred_linalg_library()
+assert torch.cuda.nccl.version() >= (2, 10)
+"""
+    )
+    assert run.status == "ok", run
 
 
 def test_a_caught_refusal_is_one() -> None:
@@ -157,7 +237,7 @@ vtable.Path.read_text = lambda self, **named: (_ for _ in ()).throw(FileNotFound
 """,
         "cannot read",
     ),
-    "another system": ("import sys; sys.platform = 'win32'", "not on win32"),
+    "another system": ("import sys, sysconfig; sysconfig.get_paths(); sys.platform = 'win32'", "not on win32"),
 }
 
 

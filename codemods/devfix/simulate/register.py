@@ -14,7 +14,7 @@ from devfix.simulate.kernels import has_kernel, make_kernel, natively
 from devfix.simulate.layouts import make_layout_kernel
 from devfix.simulate.machine import machine
 from devfix.simulate.native_functions import NativeFunction
-from devfix.simulate.special_kernels import attention_choice, special_kernels
+from devfix.simulate.special_kernels import special_kernels
 from devfix.simulate.vtable import keep
 
 
@@ -103,11 +103,7 @@ def _install_layout(layout: str, functions: Mapping[str, NativeFunction]) -> Non
             continue
         packet = getattr(torch.ops.aten, function.name, None)
         operation = getattr(packet, function.overload or "default", None)
-        if operation is None or not has_kernel(operation, f"{layout}CPU"):
-            continue
-        if full == "_fused_sdp_choice":
-            library.impl(full, attention_choice)
-        else:
+        if operation is not None and has_kernel(operation, f"{layout}CPU"):
             library.impl(full, make_layout_kernel(operation, function, layout))
 
 

@@ -149,7 +149,7 @@ def _is_pinned(self: Any, device: Any = None) -> bool:
 # --- choices between CUDA's own kernels ----------------------------------------------------
 
 
-def attention_choice(
+def _attention_choice(
     query: Any,
     key: Any,
     value: Any,
@@ -160,9 +160,6 @@ def attention_choice(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> int:
-    fused = torch.backends.cuda.flash_sdp_enabled() or torch.backends.cuda.mem_efficient_sdp_enabled()
-    if query.is_nested and fused and not all(one.is_contiguous() for one in (query, key, value)):
-        raise SimulationUnsupported("fused attention of nested tensors that are not contiguous is not simulated")
     return 0  # SDPBackend.MATH: composite, so every inner operation is checked
 
 
@@ -388,7 +385,7 @@ def special_kernels() -> dict[str, Callable[..., Any]]:
         "_validate_sparse_coo_tensor_args": _validate_coo,
         "_pin_memory": _pin_memory,
         "is_pinned": _is_pinned,
-        "_fused_sdp_choice": attention_choice,
+        "_fused_sdp_choice": _attention_choice,
         **{f"_use_{lib}_ctc_loss{end}": _never for lib in ("cudnn", "miopen") for end in ("", ".Tensor")},
         **{name: _convolution_like(name) for name in ("convolution", "convolution_backward")},
         **{name: _softmax(name) for name in ("_softmax", "_log_softmax")},
