@@ -237,7 +237,10 @@ vtable.Path.read_text = lambda self, **named: (_ for _ in ()).throw(FileNotFound
 """,
         "cannot read",
     ),
-    "another system": ("import sys, sysconfig; sysconfig.get_paths(); sys.platform = 'win32'", "not on win32"),
+    "another system": (
+        "import sys, sysconfig; sysconfig.get_paths(); sys.platform = 'win32'",
+        "not on win32",
+    ),
 }
 
 
