@@ -173,6 +173,36 @@ assert torch.cuda.nccl.version() >= (2, 10)
     assert run.status == "ok", run
 
 
+def test_pinned_memory_that_cpp_asks_for() -> None:
+    """DistributedDataParallel does so where parameters may go unused, and insists that it is pinned."""
+    run = simulated(
+        """
+import os, torch, torch.distributed, torch.nn as nn
+y = torch.ones(3, device="cuda").to("cpu", non_blocking=True)
+assert (y.is_pinned(), torch.ones(3).is_pinned(), y.is_pinned()) == (True, False, True)
+
+
+class Half(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+torch.distributed.init_process_group("nccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
+for options in ({"find_unused_parameters": True}, {"static_graph": True}):
+    net = nn.parallel.DistributedDataParallel(Half().cuda(), **options)
+    for _ in range(2):
+        net(torch.ones(1, 2, device="cuda")).sum().backward()
+    assert net.module.used.weight.grad.tolist() == [[2, 2], [2, 2]] and net.module.unused.weight.grad is None
+"""
+    )
+    assert run.status == "ok", run
+
+
 def test_a_caught_refusal_is_one() -> None:
     run = simulated(
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import threading
 import weakref
 from functools import wraps
 from typing import Any
@@ -142,7 +143,7 @@ def _install_pinning() -> None:
     def pin_memory(self: Any, device: Any = None) -> Any:
         if has_torch_function_unary(self):
             return original(self)
-        return _pinned(self if self.is_pinned() else original(self))
+        return pinned(self if self.is_pinned() else original(self))
 
     torch.Tensor.pin_memory = pin_memory
     for name in _FACTORIES:
@@ -151,13 +152,20 @@ def _install_pinning() -> None:
         _pin_results_of(torch.Tensor, name)
 
 
-def _pinned(tensor: Any) -> Any:
+def pinned(tensor: Any) -> Any:
     """Keep in mind that the memory of a CPU tensor is pinned."""
+    machine.pinning = 0
     address = tensor.data_ptr()
     if tensor.is_cpu and address not in machine.pinned:
         machine.pinned[address] = tensor.untyped_storage().nbytes()
         weakref.finalize(tensor, machine.pinned.pop, address, None)
     return tensor
+
+
+def pinned_for_copy(tensor: Any) -> None:
+    """What torch's C++ has made as the target of a copy that does not block is pinned."""
+    if machine.pinning == threading.get_ident():
+        pinned(tensor)
 
 
 def _pin_results_of(owner: Any, name: str) -> None:
@@ -167,7 +175,7 @@ def _pin_results_of(owner: Any, name: str) -> None:
     def factory(*arguments: Any, **named: Any) -> Any:
         if not named.get("pin_memory"):
             return original(*arguments, **named)
-        return _pinned(original(*arguments, **named))
+        return pinned(original(*arguments, **named))
 
     setattr(owner, name, factory)
     if owner is torch:
