@@ -203,6 +203,28 @@ for options in ({"find_unused_parameters": True}, {"static_graph": True}):
     assert run.status == "ok", run
 
 
+def test_what_a_collective_gives_in_the_end_is_on_the_device() -> None:
+    """A hook of DistributedDataParallel goes on with it."""
+    run = simulated(
+        """
+import torch, torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, pg_options=options)
+x = torch.ones(2, device="cuda")
+work = dist.all_reduce(x, async_op=True)
+work.wait()
+given = work.get_future().then(lambda future: future.value()[0]).wait()
+assert given.device == x.device and given.data_ptr() == x.data_ptr()
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 20).cuda())
+net.register_comm_hook(PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook)
+for _ in range(3):
+    net(torch.ones(4, 20, device="cuda")).sum().backward()
+"""
+    )
+    assert run.status == "ok", run
+
+
 def test_a_caught_refusal_is_one() -> None:
     run = simulated(
         """
