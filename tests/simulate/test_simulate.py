@@ -114,6 +114,21 @@ nested.cuda() * nested
     assert run.status == "raised" and "found at least two devices, cuda:0 and cpu!" in run.error, run
 
 
+@pytest.mark.parametrize(
+    "code, backend",
+    [
+        (
+            "torch.nested.nested_tensor([torch.ones(2, 3)], device='cuda').sum(-1, keepdim=True)",
+            "NestedTensorCUDA",
+        ),
+        ("torch.eye(2, device='cuda').to_sparse().exp()", "SparseCUDA"),
+    ],
+)
+def test_what_cuda_lacks_as_well_is_an_error_of_the_program(code: str, backend: str) -> None:
+    run = simulated(f"import torch\n{code}")
+    assert run.status == "raised" and f"with arguments from the '{backend}' backend" in run.error, run
+
+
 def test_functions_of_torch_are_known_by_their_identity() -> None:
     """By `__torch_function__`, pickle and torch.fx."""
     run = simulated(

@@ -65,11 +65,15 @@ def install() -> tuple[str, ...]:
     layouts = ("Sparse", "SparseCsr", "NestedTensor") if own == "CUDA" else ("Sparse", "SparseCsr")
     for layout in layouts:
         _install_layout(layout, functions)
-    refused = [f"{layout}{own}" for layout in layouts] + (["QuantizedCUDA"] if own == "CUDA" else [])
-    for key in refused:
-        _refuse(key, "operator {} on " + key + f" tensors has no simulated {own} kernel")
+        listed = f"{layout}{machine.torch_kind.like}"
+        none = frozenset(f"aten::{full}" for full, one in functions.items() if listed not in one.dispatch)
+        _refuse(
+            f"{layout}{own}", f"operator {{}} on {layout}{own} tensors has no simulated {own} kernel", none
+        )
+    if own == "CUDA":
+        _refuse("QuantizedCUDA", f"operator {{}} on QuantizedCUDA tensors has no simulated {own} kernel")
     if machine.gpu_build:
-        for key in (own, *refused):
+        for key in (own, *(f"{layout}{own}" for layout in layouts), "QuantizedCUDA"):
             _cover(key)
     return tuple(missing)
 
