@@ -129,6 +129,28 @@ def test_what_cuda_lacks_as_well_is_an_error_of_the_program(code: str, backend: 
     assert run.status == "raised" and f"with arguments from the '{backend}' backend" in run.error, run
 
 
+def test_the_default_tensor_type_is_that_of_the_constructor() -> None:
+    run = simulated(
+        """
+import torch
+
+
+class Own(torch.Tensor):
+    pass
+
+
+torch.set_default_tensor_type("torch.cuda.FloatTensor")
+for made in (torch.Tensor(2, 3), torch.Tensor([1.0]), torch.Tensor(), Own([1.0])):
+    assert made.is_cuda, made
+assert type(Own([1.0])) is Own and torch.FloatTensor([1.0]).is_cpu and torch.Tensor(torch.FloatTensor([1.0])).is_cpu
+assert torch.nn.Parameter(torch.Tensor(3)).is_cuda and torch.Tensor([2.0]).requires_grad_().is_leaf
+torch.set_default_tensor_type(torch.FloatTensor)
+assert torch.Tensor(2, 3).is_cpu and torch.Tensor([1.0]).is_cpu and torch.nn.Linear(2, 2)(torch.Tensor(1, 2)).is_cpu
+"""
+    )
+    assert run.status == "ok", run
+
+
 def test_functions_of_torch_are_known_by_their_identity() -> None:
     """By `__torch_function__`, pickle and torch.fx."""
     run = simulated(

@@ -56,6 +56,15 @@ def _new_sparse(cls: Any, *arguments: Any, **named: Any) -> Any:
     return torch.zeros(arguments, dtype=cls.dtype, device="cuda", layout=torch.sparse_coo)
 
 
+def _new_of_default(cls: Any, *arguments: Any, **named: Any) -> Any:
+    """torch.Tensor(2, 3) and torch.Tensor([1.0]), while the default type is one of torch.cuda's."""
+    made = torch._C.TensorBase.__new__(cls, *arguments, **named)
+    if arguments and isinstance(arguments[0], (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)):
+        return made
+    with torch._C.DisableTorchFunctionSubclass():
+        return made.to("cuda").as_subclass(cls)
+
+
 def install() -> None:
     _install_storage()
     _install_pinning()
@@ -95,8 +104,10 @@ def _install_conversions() -> None:
         if isinstance(kind, _TensorType):
             torch.set_default_dtype(kind.dtype)
             torch.set_default_device("cuda")
+            torch.Tensor.__new__ = _new_of_default
         else:
             torch.set_default_device(None)
+            torch.Tensor.__new__ = torch._C.TensorBase.__new__
             original_default(kind)
 
     torch.Tensor.type = tensor_type
