@@ -95,6 +95,15 @@ def test_odd_escapes_in_untouched_lines_stay() -> None:
     assert rb"gr\u00F6\u00dfe" in run(before).after
 
 
+@pytest.mark.parametrize(
+    "parts", [["# a\x0c", "b\u2028", "c\n"], ["# a\x0cb\u2028c\n"]], ids=["Jupyter", "others"]
+)
+def test_form_feeds_end_a_line_where_they_did(parts: list[str]) -> None:
+    head = {**code(HEAD), "source": [*parts, *code(HEAD)["source"]]}
+    after = run(notebook(code(SETUP), code(MOVE), head)).after
+    assert json.loads(after)["cells"][2]["source"] == [*parts, *code(HEAD + "\nmodel.to(device)")["source"]]
+
+
 def test_nothing_to_do_changes_no_byte() -> None:
     document = document_of("a.ipynb", notebook(*STORY))
     assert document.encode(document.text) == document.data
@@ -207,12 +216,18 @@ def test_what_is_no_notebook_is_an_error(data: bytes) -> None:
         document_of("a.ipynb", data)
 
 
-def test_other_languages_are_left_alone() -> None:
-    data = notebook(*STORY).replace(
-        b'"metadata": {},\n "nbformat"', b'"metadata": {"kernelspec": {"language": "R"}},\n "nbformat"'
-    )
-    document = document_of("a.ipynb", data)
-    assert document.text == ""
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"kernelspec": {"language": "R"}},
+        {"kernelspec": {"name": "ir"}, "language_info": {"name": "R"}},
+        {"language_info": {"name": "julia"}},
+    ],
+    ids=str,
+)
+def test_other_languages_are_left_alone(metadata: dict[str, Any]) -> None:
+    data = json.dumps({**json.loads(notebook(*STORY)), "metadata": metadata}).encode()
+    assert document_of("a.ipynb", data).text == ""
 
 
 def test_git_applies_the_patch(tmp_path: Path) -> None:

@@ -197,6 +197,20 @@ def test_outside_the_working_directory(devfix: Devfix, tmp_path: Path) -> None:
     assert "outside the working directory" in shown.err
 
 
+def test_a_repository_in_the_repository(devfix: Devfix, git: Git, tmp_path: Path) -> None:
+    """`git am` refuses a commit that changes what is in another one, such as a submodule."""
+    for name in ("", "sub/folder"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "x.py").write_text("alpha\n")
+    assert "git am" not in devfix("diff", "--format", "mbox", ".").err
+    git("init", "-q", "sub")
+    shown = devfix("diff", "--format", "mbox", ".")
+    assert shown.code == 1
+    assert "devfix: sub/folder/x.py: in another repository, so `git am` refuses the commit" in shown.err
+    assert "devfix: x.py" not in shown.err
+    assert "git am" not in devfix("diff", ".").err
+
+
 def test_random_changes(git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any two texts: git makes the second from the first."""
     monkeypatch.chdir(tmp_path)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from devfix.cli import main
-from devfix.documents import state
+from devfix.documents import journal, state
 from devfix.documents.journal import KEPT
+from devfix.documents.replace import replace_files
 from devfix.pipeline.discover import discover
 from devfix.pipeline.runner import run
 from devfix.pipeline.writing import write
@@ -56,6 +59,32 @@ def test_byte_for_byte(repository: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "a.py: restored\nsub/b.py: restored" in output.out
     assert main(["undo"]) == 0
     assert "nothing to undo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_undo_that_is_interrupted(
+    number: signal.Signals,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = {path: path.read_bytes() for path in repository.rglob("*.py")}
+    assert apply() == 0
+
+    def interrupted(files: Any) -> None:
+        replace_files(files)
+        os.kill(os.getpid(), number)
+
+    capsys.readouterr()
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "replace_files", interrupted)
+        assert main(["undo"]) == 128 + number
+    output = capsys.readouterr()
+    assert output.out == "a.py: restored\n"
+    assert "interrupted; 1 file restored" in output.err
+    assert main(["undo"]) == 0
+    assert capsys.readouterr().out == "sub/b.py: restored\n"
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def journals(tree: Path) -> Path:
@@ -337,7 +366,9 @@ def test_hard_links_stay_apart(repository: Path) -> None:
 # --- names that lead out ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["l.py", "./sub/../l.py", "d/v.py", "{tree}/l.py", "{other}/l.py"])
+@pytest.mark.parametrize(
+    "name", ["l.py", "./sub/../l.py", "d/v.py", "d", "sub/../d/", "{tree}/l.py", "{other}/l.py"]
+)
 def test_a_link_out_of_the_tree_is_not_written_through(
     name: str,
     repository: Path,

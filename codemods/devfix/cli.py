@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(error.format_message())
         return 2
     except (KeyboardInterrupt, click.Abort) as error:
-        complain(f"interrupted; {error.__cause__ or error or 'nothing was written'}")
+        complain("; ".join(filter(None, ("interrupted", str(error.__cause__ or error)))))
         return exit_code()
     except BrokenPipeError:  # `devfix check | head`
         _drop_output()

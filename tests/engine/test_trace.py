@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,29 @@ def test_what_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     for line in (10, 11):
         out = said(tmp_path / "a.py", line, capsys)
         assert "\nline 10, place-factory: " in out and "no finding" not in out
+
+
+def test_a_place_as_check_prints_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.py").write_text(PROGRAM)
+    head, tail = PROGRAM.split("\n\n\ndef moved")
+    cells = [{"cell_type": "code", "source": text} for text in ("!ls", head, f"def moved{tail}")]
+    Path("n.ipynb").write_text(json.dumps({"cells": cells}, indent=1))
+    main(["check", "--format", "concise", "--unsafe", "."])
+    found = capsys.readouterr().out.splitlines()
+    for text, place, made in (
+        (found[1], "a.py:10:13", "made (arange): line 10\n"),
+        (found[3], "n.ipynb:cell 3:2:13", "made (arange): cell 3, line 2\n"),
+    ):
+        assert text.startswith(f"{place}: place-factory ")
+        assert main(["explain", place]) == 0
+        told = capsys.readouterr().out
+        assert made in told and text.partition("place-factory ")[2].partition(" [")[0] in told
+    for place in ("a.py:0", "a.py:99:1", "n.ipynb:cell 9:1", "n.ipynb:1"):
+        assert main(["explain", place]) == 2
+        assert "there is no code on line" in capsys.readouterr().err
 
 
 def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from devfix.cli import main
+from devfix.pipeline import discover, writing
 
 BUG = """\
 import torch
@@ -87,6 +89,32 @@ def test_only_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "--diff-only nothing: " in capsys.readouterr().err
 
 
+def test_what_others_have_changed_since(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--diff-only main` is about the branch, also where main has gone on."""
+
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+    git("init", "-qb", "main")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    git("checkout", "-qb", "branch")
+    (folder / "b.py").write_text(BUG)
+    git("add", ".")
+    git("commit", "-qm", "two")
+    git("checkout", "-q", "main")
+    (folder / "a.py").write_text(BUG.replace("4, 2)", "4, 3)"))
+    git("commit", "-qam", "three")
+    git("checkout", "-q", "branch")
+    assert check("--diff-only", "main") == 1
+    output = capsys.readouterr()
+    assert "b.py:" in output.out and "a.py:" not in output.out
+    assert "1 finding left out: not on changed lines" in output.err
+    git("checkout", "-q", "--orphan", "other")
+    assert check("--diff-only", "main") == 1
+
+
 MULTILINE = """\
 import torch
 from torch import nn
@@ -114,6 +142,22 @@ def test_add_ignores(folder: Path, text: str, capsys: pytest.CaptureFixture[str]
     assert check("--add-ignores") == 0
     assert main(["undo"]) == 0
     assert (folder / "a.py").read_bytes().decode() == text
+
+
+def test_add_ignores_that_is_interrupted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing, "replace_files", interrupted)
+    assert check("--add-ignores") == 130
+    assert (
+        capsys.readouterr().err == "0 files written\ndevfix: interrupted; the others were left as they are\n"
+    )
+    monkeypatch.setattr(discover, "discover", interrupted)
+    assert check() == 130
+    assert capsys.readouterr().err.lstrip("\n") == "devfix: interrupted\n"
 
 
 def test_add_ignores_of_what_has_some(folder: Path) -> None:

@@ -71,6 +71,22 @@ def test_changed_since(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "a.py: changed since it was reviewed" in capsys.readouterr().err
 
 
+def test_what_is_not_found(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Because it is made already, or because paths are others from another folder."""
+    decide(folder, 1, 2)
+    (folder / "sub").mkdir()
+    with monkeypatch.context() as there:
+        there.chdir(folder / "sub")
+        assert main(["apply", "--decisions", "../decisions.json", ".."]) == 2
+    assert "../decisions.json: 2 accepted fixes not found" in capsys.readouterr().err
+    assert made(folder) == []
+    for code in (0, 2):
+        assert main(["apply", "--decisions", "decisions.json", "."]) == code
+        assert made(folder) == ["a.y", "b.x"]
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"devfix-decisions": 2}', '{"devfix-decisions": 1, "accepted": 3}']
 )

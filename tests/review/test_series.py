@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from devfix.cli import main
+from devfix.codemod import Codemod
+from devfix.commands.running import Run
+from devfix.findings import Finding, ReplaceExpression, Safety
+from devfix.flow import Flow
+from devfix.pipeline import series
+from devfix.pipeline.discover import discover
+from devfix.pipeline.runner import run
+from devfix.pipeline.work import Task
+from stubs import Rename, names
 
 LOOP = """\
 import torch
@@ -83,6 +93,42 @@ def test_patches_one_after_the_other(tmp_path: Path, git: Git, by: str) -> None:
     assert now(tmp_path) == wanted
 
 
+@dataclass(frozen=True)
+class Waits(Codemod):
+    """Replace delta, where there is no alpha.
+
+    What it does: for tests.
+    """
+
+    id = "waits"
+    words = (("delta",),)
+
+    def check(self, flow: Flow) -> Iterator[Finding]:
+        ready = not any(names(flow, "alpha"))
+        for node in names(flow, "delta"):
+            span = flow.source.span(node)
+            edits = (ReplaceExpression(span, "epsilon"),) if ready else ()
+            yield self.finding(span, "`delta` is old", title="replace it", edits=edits, safety=Safety.SAFE)
+
+
+def test_what_needs_another_fix_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("delta\nalpha\ndelta\n")
+    task = Task((Waits(), Rename()), Safety.SAFE, True)
+    report = run(discover(["."]), task.codemods, repair=True, jobs=1)
+    assert report.changed[0].after == b"epsilon\nbeta\nepsilon\n"
+    *_, last = series.steps(report, task, "fix")
+    assert last.report.results[0].after == report.changed[0].after
+    monkeypatch.setattr(Run, "steps", lambda _, report, by: list(series.steps(report, task, by)))
+    monkeypatch.setattr(Run, "analyse", lambda *_, **__: report)
+    for by in ("codemod", "fix"):
+        assert main(["diff", "--by", by, "."]) == 1
+        told = "devfix: a.py: one by one, not all fixes are made" in capsys.readouterr().err
+        assert told == (by == "codemod")
+
+
 @pytest.mark.parametrize("by", ["codemod", "file", "fix"])
 def test_git_am(tmp_path: Path, git: Git, by: str) -> None:
     wanted = applied(tmp_path, git)
@@ -93,6 +139,21 @@ def test_git_am(tmp_path: Path, git: Git, by: str) -> None:
     assert log.startswith("Ann Ödman|Fix device placement")
     assert "Fix (safe)" in log
     assert len(git("log", "--format=%h").split()) == 1 + {"codemod": 3, "file": 3, "fix": 12}[by]
+
+
+def test_line_ends_that_git_converts(tmp_path: Path, git: Git) -> None:
+    """As on Windows: CRLF in the folder, LF in the commits."""
+    git("config", "core.autocrlf", "true")
+    for name in ("a.py", "dos.py"):
+        (tmp_path / name).write_bytes(LOOP.replace("\n", "\r\n").encode())
+    git("add", "--renormalize", ".")
+    git("commit", "-qm", "two")
+    wanted = {name: data for name, data in applied(tmp_path, git).items() if name != "ö.py"}
+    assert all(data.count(b"\n") == data.count(b"\r\n") for data in wanted.values())
+    assert main(["diff", "-q", "--format", "mbox", "-o", "series.mbox", "a.py", "dos.py"]) == 1
+    git("am", "-q", "series.mbox")
+    assert git("status", "--short", "--untracked-files=no") == ""
+    assert {name: (tmp_path / name).read_bytes() for name in wanted} == wanted
 
 
 def test_the_author_is_one_header(tmp_path: Path, git: Git) -> None:

@@ -84,6 +84,19 @@ PROGRAMS: dict[str, tuple[str, list[tuple[str, int]], list[str]]] = {
         [("where", 7), ("numpy", 8)],
         ["place-factory", "numpy-of-device"],
     ),
+    "nested tensors, and an operator of the program's own": (
+        "parts = [torch.ones(2, 3), torch.ones(1, 3)]\n"
+        "nested = torch.nested.nested_tensor(parts, device=device)\n"
+        "assert (nested * torch.nested.nested_tensor(parts)).is_cuda\n"
+        "jagged = torch.nested.nested_tensor(parts, device=device, layout=torch.jagged)\n"
+        "hidden = nn.Linear(3, 2)(nested), nn.Linear(3, 2)(jagged)\n"
+        "@torch.library.custom_op('planted::twice', mutates_args=())\n"
+        "def twice(x: torch.Tensor) -> torch.Tensor:\n"
+        "    return x * torch.full((3,), 2.0)\n"
+        "print(twice(nested.values().view(3, 3)).sum().item())\n",
+        [("mul", 7), ("linear", 9), ("mul", 12)],
+        [],
+    ),
     "a constant in a module of another function": (
         "class Scale(nn.Module):\n"
         "    def __init__(self):\n"

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from devfix.simulate.native_functions import load
 from devfix.smoke import run_program
 from record_cuda import HERE
 from test_cuda_facts import RECORDS
@@ -67,3 +68,21 @@ def test_simulated_devices_do_what_a_gpu_does(record: str, simulated: dict[str, 
             wrong[name] = other
     assert alike > 6 * len(simulated) > 600
     assert wrong.keys() == OTHERWISE.keys() & simulated.keys(), wrong
+
+
+def test_the_names_in_messages_are_those_that_torchgen_writes() -> None:
+    from torchgen.api.types import DispatcherSignature, NativeSignature
+    from torchgen.model import FunctionSchema
+
+    known = load()
+    wrong = {}
+    for full, function in known.items():
+        schema = FunctionSchema.parse(function.schema)
+        if function.structured:
+            name = NativeSignature(schema, prefix="wrapper_CUDA_", symint=False).name()
+        else:
+            prefix = f"wrapper_CUDA_{function.overload}_"
+            name = DispatcherSignature.from_schema(schema, prefix=prefix).name()
+        if name != function.method:
+            wrong[full] = function.method, name
+    assert len(known) > 2000 and not wrong

@@ -140,6 +140,33 @@ for _ in range(4):
     scheduler.step()
 print(loss.item(), weights.sum().item())
 """,
+    # Without gradients, the encoder makes nested tensors of padded sequences.
+    "padded_sequences_in_evaluation": """
+layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+encoder = nn.TransformerEncoder(layer, 2).to(device).eval()
+x, padding = torch.randn(3, 5, 16).to(device), torch.arange(5).to(device) >= torch.tensor([[5], [2], [4]]).to(device)
+with torch.no_grad():
+    print(encoder(x, src_key_padding_mask=padding).double().square().sum().item())
+""",
+    "nested_tensors": """
+nested = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(3, 8)], device=device, requires_grad=True)
+linear, norm = nn.Linear(8, 8).to(device), nn.LayerNorm(8).to(device)
+hidden = norm(F.gelu(linear(nested))) + nested * 2
+scores = torch.bmm(hidden, hidden.transpose(1, 2)).softmax(-1)
+torch.nested.to_padded_tensor(torch.bmm(scores, hidden), 0.0).square().sum().backward()
+assert nested.grad.is_nested and nested.grad.device.type == nested.cpu().to(device).device.type == device.type
+print(linear.weight.grad.sum().item(), nested.grad.to_padded_tensor(0.0).square().sum().item())
+jagged = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(3, 8)], layout=torch.jagged, device=device)
+query = jagged.unflatten(-1, [2, 4]).transpose(1, 2)
+print(F.scaled_dot_product_attention(query, query, query).values().square().sum().item())
+""",
+    "sparse_gradients": """
+indices = torch.tensor([[0, 1, 1], [2, 0, 2]]).to(device)
+values = torch.randn(3).to(device).requires_grad_()
+dense = torch.randn(3, 4).to(device).requires_grad_()
+torch.sparse.mm(torch.sparse_coo_tensor(indices, values, (2, 3)), dense).square().sum().backward()
+print(values.grad.sum().item(), dense.grad.sum().item())
+""",
 }
 
 each_program = pytest.mark.parametrize("name", PROGRAMS)

@@ -82,7 +82,6 @@ def test_a_device_that_is_not_there() -> None:
     "code",
     [
         "torch.quantize_per_tensor(torch.ones(3, device='cuda'), 1.0, 0, torch.qint8)",
-        "torch.nested.nested_tensor([torch.ones(3, device='cuda')]) + 1",
         "torch.ones(2, device='cuda').untyped_storage()._share_cuda_()",
         "torch.ones(2, device='cuda').untyped_storage().resize_(64)",
     ],
@@ -91,6 +90,176 @@ def test_limits_are_refusals(code: str) -> None:
     run = simulated(f"import torch\n{code}")
     assert run.status == "unsupported"
     assert "limit of the simulator, not a bug found in your program" in run.error
+
+
+def test_a_part_that_only_a_build_for_gpus_has() -> None:
+    run = simulated(
+        """
+import torch
+nested = torch.nested.nested_tensor([torch.ones(4, 8, device="cuda")]).view(1, -1, 2, 4).transpose(1, 2)
+torch.nn.functional.scaled_dot_product_attention(nested, nested, nested)
+"""
+    )
+    assert run.status == "unsupported", run
+
+
+def test_nested_tensors_of_two_devices() -> None:
+    run = simulated(
+        """
+import torch
+nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)])
+nested.cuda() * nested
+"""
+    )
+    assert run.status == "raised" and "found at least two devices, cuda:0 and cpu!" in run.error, run
+
+
+@pytest.mark.parametrize(
+    "code, backend",
+    [
+        (
+            "torch.nested.nested_tensor([torch.ones(2, 3)], device='cuda').sum(-1, keepdim=True)",
+            "NestedTensorCUDA",
+        ),
+        ("torch.eye(2, device='cuda').to_sparse().exp()", "SparseCUDA"),
+    ],
+)
+def test_what_cuda_lacks_as_well_is_an_error_of_the_program(code: str, backend: str) -> None:
+    run = simulated(f"import torch\n{code}")
+    assert run.status == "raised" and f"with arguments from the '{backend}' backend" in run.error, run
+
+
+def test_the_default_tensor_type_is_that_of_the_constructor() -> None:
+    run = simulated(
+        """
+import torch
+
+
+class Own(torch.Tensor):
+    pass
+
+
+torch.set_default_tensor_type("torch.cuda.FloatTensor")
+for made in (torch.Tensor(2, 3), torch.Tensor([1.0]), torch.Tensor(), Own([1.0])):
+    assert made.is_cuda, made
+assert type(Own([1.0])) is Own and torch.FloatTensor([1.0]).is_cpu and torch.Tensor(torch.FloatTensor([1.0])).is_cpu
+assert torch.nn.Parameter(torch.Tensor(3)).is_cuda and torch.Tensor([2.0]).requires_grad_().is_leaf
+torch.set_default_tensor_type(torch.FloatTensor)
+assert torch.Tensor(2, 3).is_cpu and torch.Tensor([1.0]).is_cpu and torch.nn.Linear(2, 2)(torch.Tensor(1, 2)).is_cpu
+"""
+    )
+    assert run.status == "ok", run
+
+
+def test_functions_of_torch_are_known_by_their_identity() -> None:
+    """By `__torch_function__`, pickle and torch.fx."""
+    run = simulated(
+        """
+import pickle, torch, torch.fx
+from torch.overrides import TorchFunctionMode, get_overridable_functions, resolve_name
+own = [torch.zeros_like, torch.bernoulli, torch.multinomial, torch.poisson, torch.Tensor.normal_, torch.Tensor.type]
+for function in [*own, torch.zeros, torch.cuda.synchronize, torch.cuda.memory_allocated]:
+    assert pickle.loads(pickle.dumps(function)) is function
+assert [resolve_name(function) for function in own[:4]] == [f"torch.{one.__name__}" for one in own[:4]]
+assert set(own[:4]) < set(get_overridable_functions()[torch])
+
+
+class Ones:
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return torch.ones_like if function is torch.zeros_like else NotImplemented
+
+
+class Seen(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        seen.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+seen = []
+with Seen():
+    torch.zeros(2).normal_()
+assert seen == [torch.zeros, torch.Tensor.normal_], seen
+assert torch.zeros_like(Ones()) is torch.ones_like
+traced = torch.fx.symbolic_trace(lambda x: torch.zeros_like(x) + torch.randn(2, device=x.device).type(torch.float64))
+assert "torch.zeros_like" in traced.code and traced(torch.ones(2, device="cuda")).dtype is torch.float64
+"""
+    )
+    assert run.status == "ok", run
+
+
+def test_memory_pools_and_libraries() -> None:
+    run = simulated(
+        """
+import torch
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    x = torch.ones(1024, device="cuda")
+assert pool.id != torch.cuda.MemPool().id and pool.snapshot() == []
+nested = torch.cuda.memory_stats_as_nested_dict()
+assert nested["allocated_bytes"]["all"]["current"] == torch.cuda.memory_allocated() >= 4096
+assert "allocated_bytes.current" in torch.cuda.host_memory_stats()
+plans = torch.backends.cuda.cufft_plan_cache
+plans[0].max_size = 7
+plans.clear()
+assert (plans.size, plans.max_size) == (0, 7)
+assert torch.backends.cuda.preferred_linalg_library("magma") == torch.backends.cuda.preferred_linalg_library()
+assert torch.cuda.nccl.version() >= (2, 10)
+"""
+    )
+    assert run.status == "ok", run
+
+
+def test_pinned_memory_that_cpp_asks_for() -> None:
+    """DistributedDataParallel does so where parameters may go unused, and insists that it is pinned."""
+    run = simulated(
+        """
+import os, torch, torch.distributed, torch.nn as nn
+y = torch.ones(3, device="cuda").to("cpu", non_blocking=True)
+assert (y.is_pinned(), torch.ones(3).is_pinned(), y.is_pinned()) == (True, False, True)
+
+
+class Half(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+torch.distributed.init_process_group("nccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
+for options in ({"find_unused_parameters": True}, {"static_graph": True}):
+    net = nn.parallel.DistributedDataParallel(Half().cuda(), **options)
+    for _ in range(2):
+        net(torch.ones(1, 2, device="cuda")).sum().backward()
+    assert net.module.used.weight.grad.tolist() == [[2, 2], [2, 2]] and net.module.unused.weight.grad is None
+"""
+    )
+    assert run.status == "ok", run
+
+
+def test_what_a_collective_gives_in_the_end_is_on_the_device() -> None:
+    """A hook of DistributedDataParallel goes on with it."""
+    run = simulated(
+        """
+import torch, torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, pg_options=options)
+x = torch.ones(2, device="cuda")
+work = dist.all_reduce(x, async_op=True)
+work.wait()
+given = work.get_future().then(lambda future: future.value()[0]).wait()
+assert given.device == x.device and given.data_ptr() == x.data_ptr()
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 20).cuda())
+net.register_comm_hook(PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook)
+for _ in range(3):
+    net(torch.ones(4, 20, device="cuda")).sum().backward()
+"""
+    )
+    assert run.status == "ok", run
 
 
 def test_a_caught_refusal_is_one() -> None:
@@ -157,7 +326,10 @@ vtable.Path.read_text = lambda self, **named: (_ for _ in ()).throw(FileNotFound
 """,
         "cannot read",
     ),
-    "another system": ("import sys; sys.platform = 'win32'", "not on win32"),
+    "another system": (
+        "import sys, sysconfig; sysconfig.get_paths(); sys.platform = 'win32'",
+        "not on win32",
+    ),
 }
 
 

@@ -13,7 +13,7 @@ from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code, complain, write_out
 from devfix.documents.state import tree_of
-from devfix.pipeline.selection import Selection, posix
+from devfix.pipeline.selection import Selection, fingerprints, posix
 from devfix.pipeline.signals import exit_code
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def apply(
         recovered(run.paths, writes=True)
     report = run.analyse(repair=True, selection=Selection(only=given.accepted) if given else None)
     if given is not None:
-        report = _unchanged(report, given)
+        report = _unchanged(report, given, str(decisions))
     if interactive:
         from devfix.commands.review import Review
 
@@ -150,9 +150,13 @@ def _decisions(path: str) -> Decisions:
         raise click.ClickException(f"{path}: {error}") from error
 
 
-def _unchanged(report: Report, given: Decisions) -> Report:
-    """The report without the changes of files that are not as they were when they were decided on."""
+def _unchanged(report: Report, given: Decisions, name: str) -> Report:
+    """The report without the changes of files that are not as they were when they were decided on.
+
+    Decisions on what is not there are an error of their file, `name`.
+    """
     from devfix.reports.report import FileError
+    from devfix.review.text import plural
 
     why = "changed since it was reviewed, so nothing in it was written; review it again"
     results, errors = [], list(report.errors)
@@ -167,4 +171,7 @@ def _unchanged(report: Report, given: Decisions) -> Report:
             errors.append(FileError(result.path, "write", why))
             result = replace(result, after=result.before, changes=())
         results.append(result)
+    if gone := len(given.accepted - {known for _, _, known in fingerprints(report)}):
+        why = f"{plural(gone, 'accepted fix', 'es')} not found: the code has changed, or the page is of another folder"
+        errors.append(FileError(name, "read", why))
     return replace(report, results=tuple(results), errors=tuple(sorted(errors, key=lambda one: one.path)))

@@ -10,7 +10,8 @@ import click
 from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
 from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
-from devfix.commands.running import Run, code
+from devfix.commands.running import Run, code, complain
+from devfix.pipeline.signals import exit_code
 
 if TYPE_CHECKING:
     from devfix.reports.report import FileResult, Report
@@ -167,5 +168,9 @@ def _add_ignores(run: Run, report: Report) -> int:
             results.append(done)
     written = write(replace(report, results=tuple(results)), os.getcwd())
     run.errors(replace(written, errors=tuple(set(written.errors) - set(report.errors)), skipped=()))
-    run.note(f"{plural(len(written.written), 'file')} written; `devfix undo` takes it back")
+    back = "; `devfix undo` takes it back" if written.written else ""
+    run.note(f"{plural(len(written.written), 'file')} written{back}")
+    if written.interrupted:
+        complain("interrupted; the others were left as they are")
+        return exit_code()
     return 2 if left or written.errors else 0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 
 import click
 
 from devfix.commands.helping import command
 from devfix.commands.options import codemod_ids
 from devfix.commands.running import complain, tell
+
+# As `check` prints places, with or without the column.
+_AT = re.compile(r"(.+?)(?::cell (\d+))?:(\d+)(?::\d+)?", re.DOTALL)
 
 
 @command("list", examples={"devfix list": "list every codemod, your own included"})
@@ -42,12 +46,13 @@ def list_() -> int:
 def explain(codemod: str) -> int:
     """Describe a codemod, or explain what devfix knows about a line.
 
-    CODEMOD is what --codemod takes: an id, or code of your own, which is run. With FILE:LINE, say what the values on
-    that line are, which device they are on and since when, and why the line has a finding or none; this runs no code.
+    CODEMOD is what --codemod takes: an id, or code of your own, which is run. With FILE:LINE, or a place as `check`
+    prints it (FILE:LINE:COLUMN, NOTEBOOK:cell N:LINE), say what the values on that line are, which device they are on
+    and since when, and why the line has a finding or none; this runs no code.
     """
-    file, _, line = codemod.rpartition(":")
-    if line.isdigit() and os.path.isfile(file):
-        return _trace(file, int(line))
+    at = _AT.fullmatch(codemod)
+    if at is not None and os.path.isfile(at[1]):
+        return _trace(at[1], int(at[3]), int(at[2] or 0))
     from devfix import config
     from devfix.explain import explanation
     from devfix.own.known import Known, named
@@ -63,12 +68,12 @@ def explain(codemod: str) -> int:
     return 0
 
 
-def _trace(file: str, line: int) -> int:
+def _trace(file: str, line: int, cell: int) -> int:
     from devfix.commands.tracing import traced
     from devfix.documents import DocumentError
 
     try:
-        for text in traced(file, line):
+        for text in traced(file, line, cell):
             tell(text)
     except (DocumentError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise click.ClickException(f"{file}: {error}") from error

@@ -13,6 +13,7 @@ from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
 from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code
+from devfix.documents.state import tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,10 +91,12 @@ def diff(
     if form == "html":
         return page.write(run, page.tried(report, smoke_cmd, smoke_seconds) if smoke_cmd else report, output)
 
+    made: dict[str, bytes] | None = None
     if by is None and split is None and form == "patch":
         run.patch(patch.patch(report, explain=explain), output)
     else:
         steps = run.steps(report, by or "codemod")
+        made = {result.path: result.after for step in steps for result in step.report.results}
         if split is not None:
             _split(run, steps, split, form, explain)
         elif form == "mbox":
@@ -103,10 +106,17 @@ def diff(
         else:
             run.patch(b"".join(patch.patch(step.report, explain=explain) for step in steps), output)
     run.errors(report)
+    here = tree_of(os.curdir)
     for result in report.changed:
+        name, tree = text.printable(result.path), tree_of(os.path.dirname(os.path.realpath(result.path)))
         if patch.outside(result.path):
-            name = text.printable(result.path)
             run.note(f"devfix: {name}: outside the working directory, where `git apply` writes nothing")
+        elif form == "mbox" and tree != here and os.path.exists(os.path.join(tree, ".git")):
+            run.note(
+                f"devfix: {name}: in another repository, so `git am` refuses the commit; run devfix there"
+            )
+        if made is not None and made.get(result.path) != result.after:
+            run.note(f"devfix: {name}: one by one, not all fixes are made; apply these and run devfix again")
     run.summary(report, text.change_summary(report))
     return code(report, len(report.changed))
 

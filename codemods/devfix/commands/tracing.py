@@ -37,20 +37,39 @@ _LINKS = {
 }
 
 
-def traced(path: str, line: int) -> Iterator[str]:
-    """What there is to say of a line, for people. Raises DocumentError, and what `ast.parse` raises."""
+def traced(path: str, at: int, cell: int = 0) -> Iterator[str]:
+    """What there is to say of a line, for people. Raises DocumentError, and what `ast.parse` raises.
+
+    The line is one of the file, or of a notebook's `cell`. ValueError says that there is no such line of code.
+    """
     from devfix.documents import document_of, read_bytes
+    from devfix.documents.notebook import Notebook
     from devfix.engine.trace import watch
     from devfix.flow.outside import Outside
     from devfix.library import check
     from devfix.pipeline.around import Around
     from devfix.project import outside
+    from devfix.reports.place import message_in_notebook
     from devfix.text.source import Source
 
-    source = Source(document_of(path, read_bytes(path)).text)
+    document = document_of(path, read_bytes(path))
+    notebook = document if isinstance(document, Notebook) else None
+    source = Source(document.text)
+    places = [notebook.where(n) if notebook else (n, 0, n) for n in range(1, len(source.line_starts) + 1)]
+    line = next(
+        (n for n, (file, *inside) in enumerate(places, 1) if (inside == [cell, at] if cell else file == at)),
+        0,
+    )
+    if not line:
+        raise ValueError(f"there is no code on line {at}{f' of cell {cell}' if cell else ''}")
+
+    def shown(text: str) -> str:
+        return message_in_notebook(text, notebook) if notebook else text
+
     others = outside(Around(), os.path.abspath(path), source) or Outside()
     known = not others.default_is_other()
     facts = watch(os.path.realpath(path), source, line, others.resolver(), known, others.calls)
+    head = "cell {1}:{2}".format(*places[line - 1]) if notebook else f"{line}"
     told: dict[tuple[str, ...], None] = {}
     for (_, column, _, _), values in sorted(facts.seen.items(), key=lambda one: (one[0][1], -one[0][3])):
         for node, value, place in values:
@@ -59,19 +78,23 @@ def traced(path: str, line: int) -> Iterator[str]:
             code = " ".join(source.code(node).split())
             code = code if len(code) <= _LONGEST else f"{code[: _LONGEST - 3]}..."
             kind = f"{_ARTICLES.get(value.kind, 'a')} {_KINDS.get(value.kind, value.kind)}"
-            head = f"{line}:{column + 1} `{code}` is {kind}{_place(value.kind, place)}"
-            lines = (head, *dict.fromkeys(_history(value.links, facts)), *_assumed(value.assumed))
+            first = f"{head}:{column + 1} `{code}` is {kind}{_place(value.kind, place)}"
+            lines = (first, *dict.fromkeys(_history(value.links, facts)), *_assumed(value.assumed))
             told[lines] = None
     if not told:
-        yield f"no value on line {line} is known to be a tensor, a module, a device or a container of them"
+        yield shown(
+            f"no value on line {line} is known to be a tensor, a module, a device or a container of them"
+        )
     concerned = [one for one in facts.mismatches if line in _lines(one, facts)]
     about = {line}.union(*(_lines(one, facts) for one in concerned))
-    found = [one for one in check(path).findings if not about.isdisjoint(range(one.line, one.end_line + 1))]
+    in_file = {places[number - 1][0] for number in about}
+    found = [one for one in check(path).findings if not in_file.isdisjoint(range(one.line, one.end_line + 1))]
     told |= dict.fromkeys(tuple(_verdict(one, facts, reported=bool(found))) for one in concerned)
     for lines in told:
-        yield from lines
+        yield from map(shown, lines)
     for finding in found:
-        yield f"line {finding.line}, {finding.codemod}: {finding.message}"
+        where = f"cell {finding.cell}, line {finding.cell_line}" if finding.cell else f"line {finding.line}"
+        yield f"{where}, {finding.codemod}: {finding.message}"
     if not concerned and not found and told:
         yield "as far as devfix knows, no operation on this line combines values on different devices"
 

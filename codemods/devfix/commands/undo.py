@@ -7,7 +7,8 @@ import os
 import click
 
 from devfix.commands.helping import command
-from devfix.commands.running import tell
+from devfix.commands.running import complain, tell
+from devfix.pipeline.signals import exit_code
 
 
 @command(
@@ -39,6 +40,11 @@ def undo() -> int:
         tell(f"{os.path.relpath(path)}: restored")
     for path, why in done.refused:
         tell(f"devfix: {os.path.relpath(path)}: {why}", err=True)
+    if done.interrupted:
+        complain(
+            f"interrupted; {plural(len(done.restored), 'file')} restored; run `devfix undo` again for the others"
+        )
+        return exit_code()
     if not done.restored and not done.refused:
         click.echo(
             f"nothing to undo: the files of the apply of {journal.when} are as they were before it", err=True

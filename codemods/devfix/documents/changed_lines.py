@@ -1,4 +1,4 @@
-"""The lines that changed since a revision.
+"""The lines that changed since a revision, or since the commit at which the history of what is here left its.
 
 Git names the files and gives their old contents. Which lines differ it says of copies in an empty folder: in the
 tree it would run what the tree's own configuration names, such as filters.
@@ -36,15 +36,17 @@ class _Old:
 
 
 def changed_lines(revision: str, named: Collection[str] = ()) -> dict[str, Lines]:
-    """By path relative to the working directory, the line ranges that differ from `revision`.
+    """By path relative to the working directory, the line ranges that have changed since `revision`.
 
+    As in `git diff revision...`, what others have changed in the meantime does not count.
     Looked at are the files with the endings that devfix reads, and those that are `named`, unless git ignores
     them. Files that the revision does not have are new as a whole. Raises GitError.
     """
     if not _WORD.fullmatch(revision) or revision.startswith("-"):
         raise GitError(f"{revision!r} is not a revision")
     also = {os.path.relpath(path) for path in named}
-    old = dict(_files_of(revision))
+    base = git("merge-base", revision, "HEAD", okay=(0, 1, 128)).decode().strip()
+    old = dict(_files_of(base or revision))
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split(b"\0")
     here = os.path.realpath(os.curdir)
     found: dict[str, Lines] = {}

@@ -25,6 +25,7 @@ from devfix.documents import state
 from devfix.documents.beside import sweep, sync_folder
 from devfix.documents.python import DocumentError, digest_of, read_bytes, reason
 from devfix.documents.replace import replace_files
+from devfix.pipeline.signals import held
 
 KEPT = 20  # journals of a tree; older ones are removed
 _JOURNALS = "journals"
@@ -225,6 +226,7 @@ class Recovered:
 
     restored: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    interrupted: bool = False
 
 
 def recover(tree: str) -> Recovered:
@@ -298,18 +300,23 @@ def undo(journal: Journal) -> Recovered:
     """Give every file of a journal its old bytes back, unless it changed since; then forget the journal.
 
     What one fix changed together is restored together or not at all. A file that is as it was needs nothing, and
-    does not count.
+    does not count. Ctrl-C ends it after the files at hand; what is left is for the next undo.
     """
     restored: list[str] = []
     refused: list[tuple[str, str]] = []
-    with running([journal.folder]):
-        for unit in journal.units:
-            done, left = _restore(journal, unit)
-            restored += done
-            refused += left
-    if not refused:
+    interrupted = False
+    try:
+        with running([journal.folder]):
+            for unit in journal.units:
+                with held():
+                    done, left = _restore(journal, unit)
+                    restored += done
+                    refused += left
+    except KeyboardInterrupt:
+        interrupted = True
+    if not refused and not interrupted:
         shutil.rmtree(journal.folder, ignore_errors=True)
-    return Recovered(tuple(restored), tuple(refused))
+    return Recovered(tuple(restored), tuple(refused), interrupted)
 
 
 def _restore(journal: Journal, unit: Sequence[Entry]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -19,6 +19,7 @@ from devfix.documents.python import Document, DocumentError
 from devfix.documents.spans import first, items, member
 
 SUFFIX = ".ipynb"
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -156,10 +157,7 @@ def _cells(text: str, kinds: tuple[str, ...] = ("code",)) -> list[Cell]:
     notebook = json.loads(text)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("it has no list of cells (nbformat 4)")
-    kernel = notebook.get("metadata")
-    for key in ("kernelspec", "language"):
-        kernel = kernel.get(key) if isinstance(kernel, dict) else None
-    if str(kernel or "python").lower() not in ("python", "python3", "ipython"):
+    if _language(notebook.get("metadata")) not in ("python", "python3", "ipython"):
         return []
     spans = _source_spans(text)
     found: list[Cell] = []
@@ -176,6 +174,15 @@ def _cells(text: str, kinds: tuple[str, ...] = ("code",)) -> list[Cell]:
             is_list = False  # several lines in one string: taken as one literal
         found.append(Cell(number, start, end, elements, is_list, joined))
     return found
+
+
+def _language(metadata: object) -> str:
+    """What the cells are written in: a kernel need not say so, but its name for it is noted when it has run."""
+    for part, key in (("kernelspec", "language"), ("language_info", "name")):
+        found = metadata.get(part) if isinstance(metadata, dict) else None
+        if isinstance(found, dict) and found.get(key):
+            return str(found[key]).lower()
+    return "python"
 
 
 def _source_spans(text: str) -> dict[int, tuple[int, int, tuple[Element, ...]]]:
@@ -227,15 +234,16 @@ def _problem(body: str) -> str:
 def _literal(text: str, cell: Cell, source: str) -> str:
     """The JSON literal of a new source, in the form of the old one; lines that stay keep their bytes."""
     escape = text.isascii() and "\\u" in text
-    if not cell.is_list:
-        if text[cell.start] == '"':
-            return json.dumps(source, ensure_ascii=escape)
-        lines = [source]
-        literals: list[str] = []
-    else:
-        lines = source.splitlines(keepends=True)
-        literals = [text[element.start : element.end] for element in cell.elements]
+    if not cell.is_list and text[cell.start] == '"':
+        return json.dumps(source, ensure_ascii=escape)
+    literals = [text[element.start : element.end] for element in cell.elements] if cell.is_list else []
     old = [json.loads(literal) for literal in literals]
+    if not cell.is_list:
+        lines = [source]
+    elif old == cell.source.splitlines(keepends=True):  # as Jupyter: form feeds and the like end lines, too
+        lines = source.splitlines(keepends=True)
+    else:
+        lines = _LINE.findall(source)
     new = [json.dumps(line, ensure_ascii=escape) for line in lines]
     for block in difflib.SequenceMatcher(None, old, lines, autojunk=False).get_matching_blocks():
         new[block.b : block.b + block.size] = literals[block.a : block.a + block.size]

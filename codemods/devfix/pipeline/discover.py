@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from devfix.documents import SUFFIXES, DocumentError, read_bytes
+from devfix.documents.state import is_below, leads_out
 from devfix.pipeline.listing import upward
 from devfix.reports.report import FileError, Skipped
 from devfix.text.globs import Globs, any_ignored, of_file
@@ -53,6 +54,7 @@ class _Walk:
         self.errors: list[FileError] = []
         self.skipped: list[Skipped] = []
         self.cwd = os.getcwd()
+        self.behind = ("", "")  # the folder behind a link that leads out of its tree, and the link
 
     def add(self, path: str) -> None:
         shown = self._shown(path)
@@ -76,6 +78,7 @@ class _Walk:
 
     def _folder(self, root: str) -> None:
         real = os.path.realpath(root)
+        self.behind = (real, root) if leads_out(os.path.join(root, "*"), self.cwd) else ("", "")
         todo: list[tuple[str, tuple[Globs, ...]]] = [(real, _outer_ignores(real))]
         while todo:
             folder, ignores = todo.pop()
@@ -127,7 +130,7 @@ class _Walk:
             todo.append((entry.path, ignores))
         elif self.include is not None and not self.include.below(entry.path):
             self._skip(entry.path, "not included")
-        elif real == entry.path:
+        elif real == entry.path and not self.behind[1]:
             self.files[real] = self._shown(entry.path)  # a file's own name wins over a link to it
         else:
             self.files.setdefault(real, self._shown(entry.path))
@@ -143,7 +146,10 @@ class _Walk:
         return []
 
     def _shown(self, path: str) -> str:
-        """Relative to the working directory; outside of it with `..`."""
+        """Relative to the working directory; outside of it with `..`, or by the link that leads there."""
+        real, link = self.behind
+        if link and is_below(path, real):
+            return os.path.join(link, os.path.relpath(path, real))
         prefix = self.cwd.rstrip(os.sep) + os.sep
         if path.startswith(prefix) and os.pardir not in path:
             return path[len(prefix) :]

@@ -34,7 +34,7 @@ def steps(report: Report, task: Task, by: By, may_change: Allowed = lambda path:
     """The repairs of `report`, made with `task`, one step at a time.
 
     Each yields other bytes of its files than the step before; together they are those of `report`,
-    unless a fix needs one of another codemod first (then it comes in no step). Of a fix that reaches
+    unless one fix makes another one needless or impossible, or waits for one of another codemod. Of a fix that reaches
     into a file that `may_change` does not allow, nothing is made.
     """
     if by == "file":
@@ -56,17 +56,22 @@ def steps(report: Report, task: Task, by: By, may_change: Allowed = lambda path:
 
 def _by_fix(task: Task, path: str, overlay: dict[str, bytes], may_change: Allowed) -> Iterator[Step]:
     tried: set[str] = set()
+    changed = False
     while True:
         with overlaid(overlay):
             found = replace(task, repair=False).file(path)
         names = list(prints(path, found.findings))
         print_ = next((name for name in names if name not in tried), None)
         if print_ is None:
-            return
+            if not changed:
+                return
+            tried, changed = set(), False  # what needs another fix first has its turn now
+            continue
         finding = found.findings[names.index(print_)]
         selection = Selection(only=frozenset([print_]))
         step = _made(replace(task, selection=selection), (path,), overlay, may_change)
         if step.changed:
+            changed = True
             yield Step(f"{finding.codemod} {path}:{finding.place.line}", step)
         else:
             tried.add(print_)

@@ -190,7 +190,7 @@ def finding_in_notebook(finding: PlacedFinding, notebook: Notebook) -> PlacedFin
         related.append(other)
     return replace(
         finding,
-        message=_message_in(finding.message, notebook),
+        message=message_in_notebook(finding.message, notebook),
         place=placed_in_notebook(finding.place, notebook),
         related=tuple(related),
         fix=fix,
@@ -201,7 +201,7 @@ def change_in_notebook(change: Change, notebook: Notebook) -> Change:
     """A change in the git lines of the notebook's file, with the cell that it begins in."""
     lines = tuple((notebook.where(a + 1)[0] - 1, notebook.where(b + 1)[0] - 1) for a, b in change.lines)
     _, cell, inside = notebook.where(min(change.lines)[0] + 1) if change.lines else (0, 0, 0)
-    message = _message_in(change.message, notebook)
+    message = message_in_notebook(change.message, notebook)
     return replace(change, message=message, lines=lines, cell=cell, cell_line=inside)
 
 
@@ -211,7 +211,7 @@ def placed_in_notebook(place: Place, notebook: Notebook) -> Place:
     return replace(place, line=line, end_line=notebook.where(place.end_line)[0], cell=cell, cell_line=inside)
 
 
-def _message_in(message: str, notebook: Notebook) -> str:
+def message_in_notebook(message: str, notebook: Notebook) -> str:
     """Messages name lines of the text; a reader of the notebook wants the cell."""
 
     def named(match: re.Match[str]) -> str:

@@ -10,11 +10,12 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from email.header import Header
 from email.utils import formataddr, formatdate
 
 from devfix import __version__
-from devfix.documents.git import setting
+from devfix.documents.git import GitError, git, setting
 from devfix.pipeline.series import Step
 from devfix.reports.report import Change, Report
 from devfix.review.patch import patch
@@ -32,7 +33,7 @@ def render(steps: Sequence[Step]) -> bytes:
 
 
 def _message(step: Step, number: int, count: int, author: str, date: str) -> bytes:
-    diff = patch(step.report)
+    diff = patch(_as_committed(step.report))
     body = f"{_body(step.report)}---\n\n".encode("utf-8", "replace") + diff
     body += f"-- \ndevfix {__version__}\n\n".encode()
     encoding = "8bit"
@@ -48,6 +49,25 @@ def _message(step: Step, number: int, count: int, author: str, date: str) -> byt
         f"Content-Transfer-Encoding: {encoding}\n\n"
     )
     return (_MARK + head).encode() + body + (b"\n" if encoding == "base64" else b"")
+
+
+def _as_committed(report: Report) -> Report:
+    """The report with LF in files that git converts to CRLF: `git am` looks at what is committed."""
+    results = []
+    for result in report.results:
+        if b"\r\n" in result.before and _has_only_lf(result.path):
+            before, after = (data.replace(b"\r\n", b"\n") for data in (result.before, result.after))
+            result = replace(result, before=before, after=after)
+        results.append(result)
+    return replace(report, results=tuple(results))
+
+
+def _has_only_lf(path: str) -> bool:
+    """Is the file committed without any CRLF?"""
+    try:
+        return b"\r\n" not in git("cat-file", "blob", f"HEAD:./{os.path.relpath(os.path.realpath(path))}")
+    except (GitError, ValueError):
+        return False
 
 
 def _subject(report: Report) -> str:

@@ -36,6 +36,7 @@ _COMPRESSED = {
     torch.sparse_csc: ("ccol_indices", "row_indices"),
     torch.sparse_bsc: ("ccol_indices", "row_indices"),
 }
+_nested = torch.ops.aten._nested_view_from_buffer.default
 _set = torch.ops.aten.set_.source_Storage_storage_offset
 
 
@@ -63,8 +64,11 @@ def _relabel_other(tensor: Any, kind: int, index: int) -> Any:
 
 
 def _with_parts(tensor: Any, change: Callable[[Any], Any], device: Any) -> Any:
-    """A sparse tensor, which is two or three dense ones, with these on another device."""
-    if tensor.is_nested or tensor.layout not in (torch.sparse_coo, *_COMPRESSED):
+    """A nested or sparse tensor, which is made of one to three dense ones, with these on another device."""
+    if tensor.is_nested:
+        sizes = tensor._nested_tensor_size(), tensor._nested_tensor_strides()
+        return _nested(change(tensor.values()), *sizes, tensor._nested_tensor_storage_offsets())
+    if tensor.layout not in (torch.sparse_coo, *_COMPRESSED):
         raise SimulationUnsupported(f"tensors with layout {tensor.layout} are not simulated on cuda")
     kind = {"dtype": tensor.dtype, "layout": tensor.layout, "device": device}
     names: tuple[str, ...] = ("_indices", "_values")
@@ -87,7 +91,7 @@ def cpu_alias(tensor: Any) -> Any:
             return _relabel_other(tensor, _CPU, 0)
         return _relabel(tensor, _CPU, 0)
     except (BufferError, RuntimeError, TypeError, ValueError):
-        if tensor.layout is not torch.strided:
+        if tensor.layout is not torch.strided or tensor.is_nested:
             return _with_parts(tensor, cpu_alias, torch.device("cpu"))
         return _relabel_other(tensor, _CPU, 0)
 
@@ -95,12 +99,12 @@ def cpu_alias(tensor: Any) -> Any:
 def to_cuda(tensor: Any, index: int) -> Any:
     """A simulated cuda tensor on the memory of a CPU tensor.
 
-    Raises SimulationUnsupported for quantized, nested and mkldnn tensors, and CUDA's error for a device
+    Raises SimulationUnsupported for quantized and mkldnn tensors, and CUDA's error for a device
     that is not there.
     """
     if tensor.is_quantized:
         raise SimulationUnsupported("quantized tensors are not simulated on cuda")
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not torch.strided or tensor.is_nested:
         return _with_parts(tensor, lambda part: to_cuda(part, index), machine.device(index))
     if index >= machine.devices:
         check_ordinal(index)

@@ -193,6 +193,7 @@ OWN_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "_local_scalar_dense": _nothing,
     "index.Tensor_out": _nothing,  # the meta function of index.Tensor has already checked
     "record_stream": _nothing,
+    "_nested_from_padded": _nothing,  # the sizes of nested tensors are on the CPU
 }
 # Of CUDA alone: kernels that take no scalar of the CPU, by name. A GPU was asked for all but those in place, which
 # share their kernels.

@@ -205,6 +205,27 @@ def install_nvidias() -> None:
         setattr(cuda.nvtx, name, lambda *arguments, **named: -1)
     cuda.cudart = cuda.profiler.cudart = lambda: _CUDART
     cuda._cudart = _CUDART
+    memory.install_pools()
+    _install_plan_caches()
+    for kind in ("linalg", "blas"):
+        _install_preference(kind)
+
+
+def _install_preference(kind: str) -> None:
+    """Which of CUDA's libraries is to compute: that is kept, and nothing follows from it."""
+    chosen = [getattr(torch._C, f"_get_{kind}_preferred_backend")()]
+    setattr(torch._C, f"_get_{kind}_preferred_backend", lambda: chosen[-1])
+    setattr(torch._C, f"_set_{kind}_preferred_backend", lambda library: chosen.append(library))
+
+
+def _install_plan_caches() -> None:
+    """cuFFT's, in which there is never a plan."""
+    sizes: dict[int, int] = {}
+    cache = torch.backends.cuda.cuFFTPlanCache
+    vars(cache)["size"].getter = lambda index: 0
+    vars(cache)["max_size"].getter = lambda index: sizes.get(index, 4096)
+    vars(cache)["max_size"].setter = sizes.__setitem__
+    cache.clear = lambda self: None
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -236,7 +257,7 @@ def _native_functions() -> dict[str, Callable[..., Any]]:
         "getMemoryFraction": lambda *arguments: 1.0,
         "resetPeakMemoryStats": nothing,
         "resetAccumulatedMemoryStats": nothing,
-        "memoryStats": lambda device: {},
+        "memoryStats": memory.nested_stats,
         "canDeviceAccessPeer": lambda device, peer: True,
         "getAllocatorBackend": lambda: "native",
         "sleep": nothing,
@@ -250,7 +271,9 @@ def _native_functions() -> dict[str, Callable[..., Any]]:
         "record_memory_history": nothing,
         "record_memory_history_legacy": nothing,
         "cudaHostAllocator": lambda: 0,
-        "hostMemoryStats": dict,
+        "hostMemoryStats": memory.host_stats,
+        "resetPeakHostMemoryStats": nothing,
+        "resetAccumulatedHostMemoryStats": nothing,
         "memorySnapshot": lambda *arguments: {"segments": [], "device_traces": []},
     }
 

@@ -10,14 +10,19 @@ _NO_KERNEL = re.compile(
     re.DOTALL,
 )
 
-
+# What is said of parts that only a build for CUDA has: kernels within a C++ function, the library, fused attention.
+_NO_PART = re.compile(
+    r"DispatchStub: |without ATen_cuda library|_attention: If inputs are nested tensors they must be contiguous"
+)
 # What CUDA itself says, to which a function of a CUDA build has come by a way of its own.
 REAL_CUDA = re.compile(r"CUDA driver version is insufficient|no CUDA-capable device|Found no NVIDIA driver")
 
 
 def is_refusal(error: str) -> bool:
     """Is the text of an error the simulator's own no? A worker process passes it on as text."""
-    return SimulationUnsupported.TAIL in error or bool(_NO_KERNEL.search(error) or REAL_CUDA.search(error))
+    return SimulationUnsupported.TAIL in error or any(
+        told.search(error) for told in (_NO_KERNEL, _NO_PART, REAL_CUDA)
+    )
 
 
 def lacks(operation: str, backend: str) -> NotImplementedError:

@@ -9,7 +9,6 @@ capture is underway at a time (torch's own rule), and it records what all thread
 from __future__ import annotations
 
 import importlib
-import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,9 +20,9 @@ import torch
 from devfix.simulate.alias import cpu_alias
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import Numbers, cuda_error, current_device, machine, set_device
+from devfix.simulate.memory import POOLS
 
 Tensor = torch.Tensor
-_pools = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ class Graph:
         if machine.capture is not None:
             machine.capture.refuse()
         self._stream = stream
-        self._pool = tuple(pool) if pool is not None else (next(_pools), 0)
+        self._pool = tuple(pool) if pool is not None else (next(POOLS), 0)
         machine.capture = Capture(offsets={key: at.offset for key, at in machine.generators.items()})
         for numbers in machine.generators.values():
             numbers.offset = 0
@@ -284,7 +283,7 @@ def install() -> None:
         graphs.CUDAGraph.__bases__ = (Graph,)
     except TypeError:  # in a build for GPUs, it is made of a class of C++
         _make_again(graphs)
-    graphs._graph_pool_handle = lambda: (0, next(_pools))
+    graphs._graph_pool_handle = lambda: (0, next(POOLS))
     if not hasattr(torch._C, "_host_emptyCache"):
         torch._C._host_emptyCache = lambda: None
     graphs._cuda_isCurrentStreamCapturing = lambda: machine.capture is not None

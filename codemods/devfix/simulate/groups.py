@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
+import weakref
 from functools import wraps
 from typing import Any
 
@@ -53,6 +54,9 @@ _NCCL_TYPES = frozenset(
     )
 )
 _of_nccl: dict[str, bool] = {}  # names of groups that have NCCL for CUDA: do they have nothing else?
+_sent: weakref.WeakValueDictionary[int, Any] = (
+    weakref.WeakValueDictionary()
+)  # by address: a group may give it back
 _shadows: dict[str, Any] = {}  # name of a group -> its shadow, boxed
 
 
@@ -73,6 +77,7 @@ def install() -> None:
             if packet is not None:
                 library.impl(name, _kernel(packet.default), **override)
     _install_backends(dist)
+    _install_results()
     for name in ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"):
         _as_nccl_reduces(dist, name)
     # DDP's statistics need a timer that only a CUDA build has.
@@ -98,6 +103,7 @@ def _kernel(operation: Any) -> Any:
                 if nccl:
                     _check_for_nccl(value)
                 alias = cpu_alias(value)
+                _sent[alias.data_ptr()] = value
                 if nccl and flat:
                     alias = alias.view(-1)
                 aliases.append(alias)
@@ -121,6 +127,29 @@ def _kernel(operation: Any) -> Any:
             return lift(run(Key.CPU, *map(lower, arguments), **lowered))
 
     return kernel
+
+
+def _install_results() -> None:
+    """What a collective that nobody waits for gives in the end is on the devices, too."""
+    work = torch._C._distributed_c10d.Work
+    result, get_future = work.result, work.get_future
+
+    def lifted(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(lifted, value))
+        sent = _sent.get(value.data_ptr()) if isinstance(value, torch.Tensor) and value.is_cpu else None
+        return value if sent is None or sent.shape != value.shape else sent
+
+    work.result = lambda self: lifted(result(self))
+    work.get_future = lambda self: get_future(self).then(lambda future: lifted(future.value()))
+
+
+class ProcessGroupNCCL:
+    """For programs that choose options of NCCL, which gloo does not have."""
+
+    class Options:
+        def __init__(self, is_high_priority_stream: bool = False) -> None:
+            self.is_high_priority_stream = is_high_priority_stream
 
 
 def _is_group(value: Any) -> bool:
@@ -218,7 +247,10 @@ def _install_backends(dist: Any) -> None:
         def inner(*arguments: Any, **named: Any) -> Any:
             given = list(arguments)
             backend = given[place] if len(given) > place else named.get("backend")
-            if "pg_options" in named and "nccl" in type(named["pg_options"]).__module__ + str(backend):
+            if (
+                "pg_options" in named
+                and "nccl" in f"{type(named['pg_options']).__qualname__} {backend}".lower()
+            ):
                 named["pg_options"] = None
             if backend is not None or function.__name__ == "init_process_group":
                 if "nccl" in str(backend) or backend is None:
@@ -245,8 +277,10 @@ def _install_backends(dist: Any) -> None:
 
     _replace(dist, "init_process_group", translate(dist.init_process_group, 0))
     _replace(dist, "new_group", translate(dist.new_group, 2))
-    torch._C._nccl_version = lambda: 22703
+    torch._C._nccl_version = lambda: 2 << 32 | 27 << 16 | 3
     torch._C._nccl_version_suffix = lambda: b""
+    if not hasattr(dist, "ProcessGroupNCCL"):
+        dist.ProcessGroupNCCL = c10d.ProcessGroupNCCL = ProcessGroupNCCL
     dist.is_nccl_available = c10d.is_nccl_available = lambda: True
     original_backend, original_destroy = dist.get_backend, dist.destroy_process_group
 

@@ -9,6 +9,7 @@ Needed by the autograd engine, `torch.device(0)`, `.to(0)`, `torch.accelerator` 
 from __future__ import annotations
 
 import ctypes
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,15 @@ def install(one: int) -> None:
 
 
 def is_pinned(address: int | None) -> bool:
-    if address in machine.pinned:
+    """Is it pinned memory? DistributedDataParallel asks so of what it has allocated right before."""
+    asked, machine.pinning = machine.pinning, 0
+    if address in machine.pinned or asked == threading.get_ident():
         return True
     return any(start <= (address or 0) < start + size for start, size in machine.pinned.items())
+
+
+def pinning() -> None:
+    machine.pinning = threading.get_ident()
 
 
 def _functions(root: Path, one: int) -> dict[str, Any]:
@@ -124,6 +131,11 @@ def _functions(root: Path, one: int) -> dict[str, Any]:
     except AttributeError:
         return functions  # without it, pinning is torch's error, and only that
     get_allocator.restype = pointer
-    allocator = get_allocator()
-    functions["getPinnedMemoryAllocator"] = ctypes.CFUNCTYPE(pointer, pointer)(lambda this: allocator)
+    allocator: int = get_allocator()
+
+    def pinned_allocator(this: int) -> int:
+        pinning()
+        return allocator
+
+    functions["getPinnedMemoryAllocator"] = ctypes.CFUNCTYPE(pointer, pointer)(pinned_allocator)
     return functions

@@ -26,7 +26,7 @@ from devfix.simulate.device_checks import (
 )
 from devfix.simulate.errors import REAL_CUDA
 from devfix.simulate.generators import bring_up, numbers_of
-from devfix.simulate.machine import check_process, current_device, guard_of, machine, stats, synchronizes
+from devfix.simulate.machine import check_process, current_device, machine, stats, synchronizes
 from devfix.simulate.native_functions import NativeFunction
 
 Tensor = torch.Tensor
@@ -83,13 +83,18 @@ def has_kernel(operation: Any, key: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operation.name(), key))
 
 
+def lacks_a_part(error: RuntimeError) -> bool:
+    """Has a C++ function for all devices come to a part (DispatchStub) without a kernel here, or without a GPU?"""
+    return "DispatchStub" in str(error) or bool(REAL_CUDA.search(str(error)))
+
+
 def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] | None:
     """The CUDA kernel of an operation that has a CPU kernel; None where there can be none."""
     schema = operation._schema
     full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
     view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     if full not in _VIEWS and not view:
-        return natively(lambda: _Kernel(operation, function, full).run, operation)
+        return natively(lambda: Kernel(operation, function, full).run, operation)
     if not has_kernel(operation, "CPU"):
         return None
     # Only shapes: it can work on the cuda tensor itself.
@@ -132,27 +137,7 @@ class _Lowering:
         return value
 
 
-def make_sparse_kernel(operation: Any, function: NativeFunction, layout: str) -> Callable[..., Any]:
-    """The kernel of an operation for SparseCUDA or SparseCsrCUDA; it must have one for the CPU's key."""
-    cpu = f"{layout}CPU"
-    kernel = _Kernel(operation, function, "", function.sparse_method(f"{layout}{machine.key}"))
-    if function.dispatch.get(cpu) != function.dispatch[f"{layout}{machine.torch_kind.like}"]:
-        return natively(lambda: kernel.run, operation)
-    run, cpu_key = operation._op_dk, getattr(Key, cpu)
-
-    def shared(*arguments: Any, **named: Any) -> Any:
-        """One C++ function for both; what it does to the parts comes to the kernels for these."""
-        if function.device_check:
-            check_wrapper(kernel.order, kernel._bind(arguments, named), kernel.method)
-        first = next((one for value in (*arguments, *named.values()) for one in tensors(value)), None)
-        at = named.get("device") if first is None else first.device
-        with guard_of(-1 if at is None or at.index is None else at.index):
-            return run(cpu_key, *arguments, **named)
-
-    return natively(lambda: shared, operation)
-
-
-class _Kernel:
+class Kernel:
     """The kernel of one operation."""
 
     def __init__(self, operation: Any, function: NativeFunction, full: str, method: str = "") -> None:
@@ -245,9 +230,9 @@ class _Kernel:
                 ):
                     raise
         if self.checks_types and not (self.takes_floats and arguments and dtypes.is_floating(arguments[0])):
-            dtypes.check(self.name, self._bind(arguments, named))
+            dtypes.check(self.name, self.bind(arguments, named))
         if self.alerts:
-            determinism.check(self.name, self._bind(arguments, named))
+            determinism.check(self.name, self.bind(arguments, named))
         index = lowering.index if lowering.index >= 0 else current_device()
         if self.has_generator:
             self._set_generator(lowered, lowered_named, index)
@@ -261,8 +246,8 @@ class _Kernel:
         if self.gives_first and arguments and arguments[0].layout is torch.strided:
             return arguments[0]
         if self.in_place:
-            bound = self._bind(arguments, named)
-            changed = self._bind(lowered, lowered_named)
+            bound = self.bind(arguments, named)
+            changed = self.bind(lowered, lowered_named)
             for name in self.written.values():
                 if isinstance(bound[name], Tensor) and bound[name].layout is not torch.strided:
                     bound[name].copy_(all_to_cuda(changed[name], index))  # its alias has parts of its own
@@ -280,19 +265,19 @@ class _Kernel:
                 raise other from None
             if not dtypes.only_the_cpu_lacks(error):
                 raise
-        narrow = self._bind(lowered, named)
+        narrow = self.bind(lowered, named)
         if self.name.startswith("_fft_"):
             dtypes.check_half_fft(narrow["self"], narrow["dim"])
         wide = {name: dtypes.widened(value) for name, value in narrow.items()}
         positional = [wide.pop(name) for name in self.names[: len(lowered)]]
         result = call(*positional, **wide)
-        wide = self._bind(positional, wide)
+        wide = self.bind(positional, wide)
         for name in self.written.values():
             narrow[name].resize_(wide[name].shape).copy_(wide[name])
         kind = next(t.dtype for value in narrow.values() for t in tensors(value) if t.dtype in dtypes.HALVES)
         return dtypes.narrowed(result, kind)
 
-    def _bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         return {**dict(zip(self.names, arguments, strict=False)), **named}
 
     def _check(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -300,7 +285,7 @@ class _Kernel:
 
         None: the mix is allowed. Otherwise the result, if the check has already computed it.
         """
-        bound = self._bind(arguments, named)
+        bound = self.bind(arguments, named)
         if self.own_check is not None:
             return self.own_check(bound)
         if self.device_check:
@@ -312,12 +297,11 @@ class _Kernel:
             # the slow path, which CUDA takes as well.
             return _COMPOSITE
         if self.shared:
-            # Run on the cuda tensors, the function's own checks speak; when they pass, it comes to
-            # a DispatchStub that has no CUDA kernel in this build, or one that finds no GPU.
+            # Run on the cuda tensors, the function's own checks speak; when they pass, it may come to such a part.
             try:
                 return self.run_with(Key.CPU, *arguments, **named)
             except RuntimeError as error:
-                if "DispatchStub" not in str(error) and not REAL_CUDA.search(str(error)):
+                if not lacks_a_part(error):
                     raise
                 return None
         written = self.written.values()

@@ -74,6 +74,7 @@ class Machine:
     refused_dtypes: dict[Any, str] = field(default_factory=dict)  # that the devices cannot hold: the error
     comparable: bool = False  # random numbers of devices come from the CPU's generator, as on the CPU
     pinned: dict[int, int] = field(default_factory=dict)  # address of pinned memory -> bytes
+    pinning: int = 0  # the thread in which C++ has asked for pinned memory, whose address nobody tells
     arriving: int = 0  # the device that a tensor goes to, for XPU's hooks
     capture: Any = None  # graphs.Capture, while a CUDA graph is captured
     # Of a run that goes on after device errors (`keeping_going`): may a kernel go on, and with which generator?

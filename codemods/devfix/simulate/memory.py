@@ -8,6 +8,7 @@ peak, and figures are upper bounds.
 from __future__ import annotations
 
 import collections
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from devfix.simulate.machine import current_device, machine
 
+POOLS = itertools.count(1)  # numbers for those of memory, of graphs too
 TOTAL = 80 * 2**30
 _STEP, _SEGMENT = 512, 2**21
 _storage = torch.UntypedStorage
@@ -159,6 +161,54 @@ def _stats(device: Any = None) -> dict[str, Any]:
                 for metric, value in zip(("current", "peak", "allocated", "freed"), values, strict=True):
                     found[f"{name}{pool}.{metric}"] = value
     return collections.OrderedDict(sorted(found.items()))
+
+
+def nested_stats(device: Any = None) -> dict[str, Any]:
+    """The statistics as C++ gives them: dictionaries in dictionaries."""
+    found: dict[str, Any] = {}
+    for name, value in _stats(device).items():
+        *path, last = name.split(".")
+        inner = found
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return found
+
+
+def host_stats() -> dict[str, Any]:
+    """Those of pinned memory, which nobody counts here."""
+    metrics = ("current", "peak", "allocated", "freed")
+    names = ("allocations", "allocated_bytes", "active_requests", "active_bytes")
+    found: dict[str, Any] = {name: dict.fromkeys(metrics, 0) for name in names}
+    for name in ("host_alloc_time", "host_free_time"):
+        found[name] = dict.fromkeys(("total", "max", "min", "count", "avg"), 0)
+    return {**found, "num_host_alloc": 0, "num_host_free": 0}
+
+
+class _Pool:
+    """What torch.cuda.MemPool derives from; where its tensors lie makes no difference here."""
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        return super().__new__(cls)
+
+    def __init__(self, allocator: Any = None, *more: Any, **named: Any) -> None:
+        self.allocator = allocator
+        self._id = (0, next(POOLS))
+
+    @property
+    def id(self) -> tuple[int, int]:
+        return self._id
+
+    def use_count(self) -> int:
+        return 1
+
+
+def install_pools() -> None:
+    module: Any = torch.cuda.memory
+    if hasattr(module, "MemPool") and not machine.gpu_build:
+        module.MemPool.__bases__ = (_Pool,)
+        for name in ("beginAllocateCurrentThreadToPool", "endAllocateToPool", "releasePool"):
+            setattr(module, f"_cuda_{name}", lambda device, pool: None)
 
 
 def install() -> None:

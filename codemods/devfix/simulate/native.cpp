@@ -21,6 +21,7 @@ extern "C" struct Answers {
   int (*current)();
   void (*put)(int index);
   bool (*pinned)(const void* address);
+  void (*pinning)();
   bool (*capturing)();
 };
 
@@ -137,6 +138,7 @@ struct Hooks final : at::CUDAHooksInterface {
     return answers.pinned(address);
   }
   c10::Allocator* getPinnedMemoryAllocator() const override {
+    answers.pinning();
     return c10::GetCPUAllocator();
   }
 };

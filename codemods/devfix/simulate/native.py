@@ -20,7 +20,7 @@ import torch
 
 from devfix.documents.state import user_folder
 from devfix.simulate.errors import CannotSimulate
-from devfix.simulate.hooks import is_pinned
+from devfix.simulate.hooks import is_pinned, pinning
 from devfix.simulate.machine import current_device, machine, set_device
 from devfix.simulate.processes import BUILT
 from devfix.simulate.vtable import keep
@@ -32,6 +32,7 @@ _SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 
 _COUNT = ctypes.CFUNCTYPE(ctypes.c_int)
 _PUT = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_NOTHING = ctypes.CFUNCTYPE(None)
 _PINNED = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)
 _CAPTURING = ctypes.CFUNCTYPE(ctypes.c_bool)
 
@@ -44,6 +45,7 @@ class _Answers(ctypes.Structure):
         ("current", _COUNT),
         ("put", _PUT),
         ("pinned", _PINNED),
+        ("pinning", _NOTHING),
         ("capturing", _CAPTURING),
     )
 
@@ -110,6 +112,7 @@ def install() -> None:
         _COUNT(current_device),
         _PUT(set_device),
         _PINNED(is_pinned),
+        _NOTHING(pinning),
         _CAPTURING(lambda: machine.capture is not None),
     )
     keep(loaded, answers)

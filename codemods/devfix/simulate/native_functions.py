@@ -32,13 +32,9 @@ class NativeFunction:
     @property
     def method(self) -> str:
         """The name of the wrapper in RegisterCUDA.cpp, which is part of error messages."""
-        arguments = self.schema.split("->")[0]
-        keyword_only = arguments.split("*, ", 1)[1].split("->")[0] if "*, Tensor(" in arguments else ""
         out = (
-            "(a!) out" in self.schema
-            or ("(a!) values" in self.schema and "*, Tensor(a!)" in self.schema)
-            or "!)" in keyword_only
-        )
+            "!)" in self.schema.split("->")[0].partition("*, ")[2]
+        )  # an argument by keyword that is written to
         name = f"{self.name}_out" if out else self.name
         if self.structured:
             return f"wrapper_{self.key}_{name}" + (f"_{self.overload}" if self.overload else "")

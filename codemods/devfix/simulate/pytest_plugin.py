@@ -109,6 +109,7 @@ class _Simulation:
 
     def __init__(self, devices: int, kind: str) -> None:
         self.devices, self.kind = devices, kind
+        self.before = self.refusals = 0  # when the test began, and after its last part
 
     def pytest_report_header(self) -> str:
         if self.kind != "cuda":
@@ -128,17 +129,33 @@ class _Simulation:
         if ending.hide(error) and error.__traceback__ is not None:
             call.excinfo = type(call.excinfo).from_exception(error)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self.before = self.refusals = _refusals()[0]
+
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
         outcome = yield
         report: pytest.TestReport = outcome.get_result()
-        if call.excinfo is None or not report.failed:
+        before = self.refusals if call.when == "teardown" else self.before  # a subtest's are the test's, too
+        self.refusals, last = _refusals()
+        if report.skipped:
             return
-        from devfix.simulate import ending
-        from devfix.simulate.errors import is_refusal
+        refusals = [last] if self.refusals > before else []  # the test, or what it tests, may have caught it
+        if call.excinfo is not None:
+            from devfix.simulate import ending
+            from devfix.simulate.errors import is_refusal
 
-        refusals = [text for text in map(str, ending.chain(call.excinfo.value)) if is_refusal(text)]
+            refusals += [text for text in map(str, ending.chain(call.excinfo.value)) if is_refusal(text)]
         if refusals:
             path, line, _ = item.reportinfo()
             report.outcome = "skipped"
             report.longrepr = (str(path), (line or 0) + 1, f"not checked: {refusals[-1]}")
+
+
+def _refusals() -> tuple[int, str]:
+    """How many there were in this process, and what the last one says."""
+    import sys
+
+    module = sys.modules.get("devfix.simulate.machine")  # once torch is there
+    return (module.stats.refusals, module.stats.last_refusal) if module else (0, "")

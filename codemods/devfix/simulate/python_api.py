@@ -6,10 +6,11 @@ import contextlib
 import inspect
 import os
 import sys
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
+from torch import overrides
 
 from devfix.simulate import devices, generators, graphs, mps, others, parallel, sharing, streams, tensor_types
 from devfix.simulate.ending import without_own
@@ -34,7 +35,22 @@ def install() -> None:
     tensor_types.install()
     _install_compilers()
     _install_tracebacks()
+    _name_as_in_torch()
     skip_own_code()
+
+
+def _name_as_in_torch() -> None:
+    """What stands in the place of a function of torch has its name, by which pickle and torch.fx find it again."""
+    homes = (torch, torch.Tensor, machine.module, *map(sys.modules.get, (f"torch.{machine.kind}.memory",)))
+    for home in filter(None, homes):
+        inside = "Tensor." if home is torch.Tensor else ""
+        for name, function in list(vars(home).items()):
+            if isinstance(function, FunctionType) and function.__code__.co_filename.startswith(_FOLDER):
+                function.__name__, function.__qualname__ = name, inside + name
+                function.__module__ = "torch" if inside else home.__name__
+    for known in (overrides.get_ignored_functions, overrides.get_testing_overrides):
+        known.cache_clear()
+    overrides._get_overridable_functions.cache_clear()
 
 
 def _install_cuda() -> None:

@@ -10,7 +10,8 @@ import torch
 from devfix.simulate import lacking, mps, native, native_functions, others, recurrent
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
-from devfix.simulate.kernels import has_kernel, make_kernel, make_sparse_kernel, natively
+from devfix.simulate.kernels import has_kernel, make_kernel, natively
+from devfix.simulate.layouts import make_layout_kernel
 from devfix.simulate.machine import machine
 from devfix.simulate.native_functions import NativeFunction
 from devfix.simulate.special_kernels import special_kernels
@@ -61,13 +62,18 @@ def install() -> tuple[str, ...]:
             f"aten::{full}" for full, function in functions.items() if _cpu_only(function.dispatch)
         )
         _refuse(own, f"operator {{}} has no simulated {own} kernel", no_cuda)
-    for layout in ("Sparse", "SparseCsr"):
-        _install_sparse(layout, functions)
-    more = ("QuantizedCUDA", "NestedTensorCUDA") if own == "CUDA" else ()
-    for key in (f"Sparse{own}", f"SparseCsr{own}", *more):
-        _refuse(key, "operator {} on " + key + f" tensors has no simulated {own} kernel")
+    layouts = ("Sparse", "SparseCsr", "NestedTensor") if own == "CUDA" else ("Sparse", "SparseCsr")
+    for layout in layouts:
+        _install_layout(layout, functions)
+        listed = f"{layout}{machine.torch_kind.like}"
+        none = frozenset(f"aten::{full}" for full, one in functions.items() if listed not in one.dispatch)
+        _refuse(
+            f"{layout}{own}", f"operator {{}} on {layout}{own} tensors has no simulated {own} kernel", none
+        )
+    if own == "CUDA":
+        _refuse("QuantizedCUDA", f"operator {{}} on QuantizedCUDA tensors has no simulated {own} kernel")
     if machine.gpu_build:
-        for key in (own, f"Sparse{own}", f"SparseCsr{own}", *more):
+        for key in (own, *(f"{layout}{own}" for layout in layouts), "QuantizedCUDA"):
             _cover(key)
     return tuple(missing)
 
@@ -92,7 +98,7 @@ def _cover(key: str) -> None:
     keep(*libraries.values())
 
 
-def _install_sparse(layout: str, functions: Mapping[str, NativeFunction]) -> None:
+def _install_layout(layout: str, functions: Mapping[str, NativeFunction]) -> None:
     library = torch.library.Library("aten", "IMPL", f"{layout}{machine.key}")
     keep(library)
     listed = f"{layout}{machine.torch_kind.like}"
@@ -102,7 +108,7 @@ def _install_sparse(layout: str, functions: Mapping[str, NativeFunction]) -> Non
         packet = getattr(torch.ops.aten, function.name, None)
         operation = getattr(packet, function.overload or "default", None)
         if operation is not None and has_kernel(operation, f"{layout}CPU"):
-            library.impl(full, make_sparse_kernel(operation, function, layout))
+            library.impl(full, make_layout_kernel(operation, function, layout))
 
 
 def _cpu_only(dispatch: Iterable[str]) -> bool:

@@ -20,6 +20,7 @@ from devfix.simulate.machine import (
     stats,
     synchronizes,
 )
+from devfix.simulate.tensor_types import pinned_for_copy
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -97,6 +98,8 @@ def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
             )
         if not non_blocking:
             synchronizes()
+        elif host is self:
+            pinned_for_copy(self)
     target = cpu_alias(self) if machine.here(self) else self
     source = cpu_alias(src) if machine.here(src) else src
     if machine.here(self):

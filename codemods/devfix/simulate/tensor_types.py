@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import threading
 import weakref
 from functools import wraps
 from typing import Any
 
 import torch
+from torch.overrides import has_torch_function_unary
 from torch.utils._device import _device_constructors
 
 from devfix.simulate.errors import SimulationUnsupported
@@ -52,6 +56,15 @@ def _new_sparse(cls: Any, *arguments: Any, **named: Any) -> Any:
     return torch.zeros(arguments, dtype=cls.dtype, device="cuda", layout=torch.sparse_coo)
 
 
+def _new_of_default(cls: Any, *arguments: Any, **named: Any) -> Any:
+    """torch.Tensor(2, 3) and torch.Tensor([1.0]), while the default type is one of torch.cuda's."""
+    made = torch._C.TensorBase.__new__(cls, *arguments, **named)
+    if arguments and isinstance(arguments[0], (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)):
+        return made
+    with torch._C.DisableTorchFunctionSubclass():
+        return made.to("cuda").as_subclass(cls)
+
+
 def install() -> None:
     _install_storage()
     _install_pinning()
@@ -91,8 +104,10 @@ def _install_conversions() -> None:
         if isinstance(kind, _TensorType):
             torch.set_default_dtype(kind.dtype)
             torch.set_default_device("cuda")
+            torch.Tensor.__new__ = _new_of_default
         else:
             torch.set_default_device(None)
+            torch.Tensor.__new__ = torch._C.TensorBase.__new__
             original_default(kind)
 
     torch.Tensor.type = tensor_type
@@ -137,7 +152,9 @@ def _install_pinning() -> None:
     original = torch.Tensor.pin_memory
 
     def pin_memory(self: Any, device: Any = None) -> Any:
-        return _pinned(self if self.is_pinned() else original(self))
+        if has_torch_function_unary(self):
+            return original(self)
+        return pinned(self if self.is_pinned() else original(self))
 
     torch.Tensor.pin_memory = pin_memory
     for name in _FACTORIES:
@@ -146,13 +163,20 @@ def _install_pinning() -> None:
         _pin_results_of(torch.Tensor, name)
 
 
-def _pinned(tensor: Any) -> Any:
+def pinned(tensor: Any) -> Any:
     """Keep in mind that the memory of a CPU tensor is pinned."""
+    machine.pinning = 0
     address = tensor.data_ptr()
     if tensor.is_cpu and address not in machine.pinned:
         machine.pinned[address] = tensor.untyped_storage().nbytes()
         weakref.finalize(tensor, machine.pinned.pop, address, None)
     return tensor
+
+
+def pinned_for_copy(tensor: Any) -> None:
+    """What torch's C++ has made as the target of a copy that does not block is pinned."""
+    if machine.pinning == threading.get_ident():
+        pinned(tensor)
 
 
 def _pin_results_of(owner: Any, name: str) -> None:
@@ -162,7 +186,7 @@ def _pin_results_of(owner: Any, name: str) -> None:
     def factory(*arguments: Any, **named: Any) -> Any:
         if not named.get("pin_memory"):
             return original(*arguments, **named)
-        return _pinned(original(*arguments, **named))
+        return pinned(original(*arguments, **named))
 
     setattr(owner, name, factory)
     if owner is torch:
@@ -170,7 +194,14 @@ def _pin_results_of(owner: Any, name: str) -> None:
 
 
 def known_to_torch(function: Any, original: Any, name: str) -> None:
-    """TorchScript, and the mode of a default device that torch.compile traces, know functions by their identity."""
+    """Let a function take the place of torch's own wherever these are known by their identity.
+
+    TorchScript does so, the mode of a default device that torch.compile traces, and what `__torch_function__` is given.
+    """
     torch.jit._builtins._register_builtin(function, f"aten::{name}")
     if original in _known:
         _known.add(function)
+    # C++ looks here for the function to give; the class is immutable to Python only.
+    (functions,) = gc.get_referents(torch._C._VariableFunctionsClass.__dict__)
+    functions[name] = staticmethod(function)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch._C._VariableFunctionsClass))

@@ -6,6 +6,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,7 +66,10 @@ def _call(func: Any, args: Any, named: Any) -> Any:
         except _CAUGHT as error:
             again = _again(func, _name(func), args, named, error)
             if again is None:
-                raise
+                if not _makes_strays(func, str(error)):
+                    raise
+                _inside.depth = 0
+                again = partial(func, *args, **named)
         try:
             return again()
         except _CAUGHT as error:  # what the function itself has made was in the way, too
@@ -75,6 +79,13 @@ def _call(func: Any, args: Any, named: Any) -> Any:
             return again()
     finally:
         _inside.depth = before
+
+
+def _makes_strays(func: Any, text: str) -> bool:
+    """Has an operation of the program's own, which may be written in Python, mixed devices that it was not given?"""
+    return (
+        isinstance(func, torch._ops.OpOverload) and func.namespace != "aten" and _MIX.search(text) is not None
+    )
 
 
 def is_of_devices(text: str) -> bool:

@@ -17,6 +17,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from devfix.reports.observed import Copies
+from devfix.simulate.keeping_going.histories import shape_of
 from devfix.simulate.keeping_going.lines import Mark, at, here
 from devfix.simulate.processes import COPIES
 
@@ -46,7 +47,7 @@ def note(name: str, arguments: Any, result: Any) -> None:
     key = name.strip("_"), line
     if not tensor.is_cpu:
         _reads[key] += 1
-        _about[key] = str(tensor.device), tuple(tensor.shape)
+        _about[key] = str(tensor.device), shape_of(tensor)
         return
     times: Counter[tuple[str, Mark]]
     version, times = _moved.get(tensor) or (tensor._version, Counter())
@@ -56,7 +57,7 @@ def note(name: str, arguments: Any, result: Any) -> None:
     _moved[tensor] = version, times
     if times[key] >= MOVES:
         _moves[key] += times[key] if times[key] == MOVES else 1
-        _about[key] = str(there), tuple(tensor.shape)
+        _about[key] = str(there), shape_of(tensor)
 
 
 def install(folder: str) -> None:

@@ -59,6 +59,16 @@ def note(tensor: Any, **changes: Any) -> None:
     _known[tensor] = replace(_known.get(tensor) or History(), **changes)
 
 
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """The lengths of a tensor; -1 where a nested one has several."""
+    if not tensor.is_nested:
+        return tuple(tensor.shape)
+    if tensor.layout is torch.jagged:
+        return tuple(length if isinstance(length, int) else -1 for length in tensor.shape)
+    lengths = map(set, tensor._nested_tensor_size().t().tolist())
+    return tensor.size(0), *(found.pop() if len(found) == 1 else -1 for found in lengths)
+
+
 def tensors(value: Any) -> Iterator[Any]:
     """A tensor, or those in (nested) lists, tuples and dicts."""
     if isinstance(value, Tensor):

@@ -105,7 +105,7 @@ def _operand(tensor: Any, past: histories.History, device: Any, stack: Sequence[
     kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer" if name else "tensor"
     return Operand(
         str(tensor.device),
-        tuple(tensor.shape),
+        histories.shape_of(tensor),
         kind,
         tensor.device != device,
         name or past.name,
