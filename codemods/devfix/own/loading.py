@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 How = Literal["rule", "libcst", "bowler"]
 _PREFIX = "devfix_own_"
+_ABOUT = re.compile(rb"devfix|codemod", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,16 @@ class Origin:
 
 
 def of_file(spec: str, how: How, path: str, name: str = "") -> Origin:
-    """The origin that a file is; raises ConfigError where it cannot be read."""
+    """The origin that a file is; raises ConfigError where it cannot be read, or can have no codemod: a program to analyse."""
     path = os.path.abspath(path)
     try:
         code = read_bytes(path)
     except DocumentError as error:
         raise ConfigError(f"codemod {spec}: {path}: {error}") from error
+    if how == "rule" and not _ABOUT.search(code):
+        raise ConfigError(
+            f"codemod {spec}: it has nothing of devfix in it, so it was not run; a line of a program is FILE:LINE"
+        )
     stem = "".join(c if c.isalnum() else "_" for c in os.path.splitext(os.path.basename(path))[0])
     module = f"{_PREFIX}{stem}_{digest_of(path.encode('utf-8', 'surrogatepass'))[:8]}"
     return Origin(spec, how, f"{module}_{digest_of(code)[:8]}", path, code, name)
