@@ -47,7 +47,7 @@ class Origin:
 
 
 def of_file(spec: str, how: How, path: str, name: str = "") -> Origin:
-    """The origin that a file is; raises ConfigError where it cannot be read, or can have no codemod: a program to analyse."""
+    """The origin that a file is. Raises ConfigError where it cannot be read, or has nothing to do with codemods."""
     path = os.path.abspath(path)
     try:
         code = read_bytes(path)
