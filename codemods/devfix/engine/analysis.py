@@ -14,6 +14,7 @@ from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.globals import hand_back, keep, known_to
+from devfix.engine.joins import join
 from devfix.engine.named import AllNamed
 from devfix.engine.places import AT, NO_PATH, VAR, Path, Place
 from devfix.engine.state import Names, State, either, joined
@@ -35,7 +36,6 @@ from devfix.engine.values import (
     Assumptions,
     Link,
     Value,
-    join,
 )
 from devfix.models.loader import models
 from devfix.pipeline.budget import MISMATCHES

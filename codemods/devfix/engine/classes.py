@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class, Function
+from devfix.engine.joins import join
 from devfix.engine.places import (
     AT_DEFAULT,
     BY_OWNER,
@@ -45,7 +46,6 @@ from devfix.engine.values import (
     Link,
     Value,
     elements,
-    join,
 )
 from devfix.models import frameworks, torch_api
 from devfix.models.loader import public

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from devfix.engine.values import ANYTHING, FUNCTION, MAPPING, SEQUENCE, Value, element
+from devfix.engine.joins import element
+from devfix.engine.values import ANYTHING, FUNCTION, MAPPING, SEQUENCE, Value
 
 if TYPE_CHECKING:
     from devfix.engine.frame import Arguments

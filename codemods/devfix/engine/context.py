@@ -12,6 +12,7 @@ from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
 from devfix.engine.frame import Frame
+from devfix.engine.joins import join
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, ON_CPU, VAR, Place, is_called, whole
 from devfix.engine.relevance import Relevance
 from devfix.engine.state import Names, State
@@ -42,7 +43,6 @@ from devfix.engine.values import (
     Assumptions,
     Link,
     Value,
-    join,
 )
 from devfix.models import frameworks, torch_api
 from devfix.models.loader import tensor_attributes

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
+from devfix.engine.joins import join
 from devfix.engine.layered import Layered
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
-from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, TENSOR, History, Value, join
+from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, TENSOR, History, Value
 
 Cell = object  # of a module or an object: the place of its making, made unique
 

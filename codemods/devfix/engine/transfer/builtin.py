@@ -7,6 +7,7 @@ import ast
 from devfix.engine.collections import mapping
 from devfix.engine.forms import OPEN, as_text
 from devfix.engine.frame import Arguments
+from devfix.engine.joins import element
 from devfix.engine.transfer.methods import Methods
 from devfix.engine.values import (
     A_NUMBER,
@@ -22,7 +23,6 @@ from devfix.engine.values import (
     TENSOR,
     TEXT,
     Value,
-    element,
 )
 
 _NUMBERS = frozenset(

@@ -7,6 +7,7 @@ import ast
 from devfix.engine.collections import mapping
 from devfix.engine.evidence import is_batch_name, is_labels_name, predates_scalars
 from devfix.engine.frame import Arguments
+from devfix.engine.joins import element
 from devfix.engine.places import AT_DEFAULT, LITERAL, OWNED, Place, alternatives
 from devfix.engine.transfer.protocols import Protocols
 from devfix.engine.transfer.requirements import is_loaded
@@ -35,7 +36,6 @@ from devfix.engine.values import (
     UNKNOWN,
     Assumption,
     Value,
-    element,
 )
 
 

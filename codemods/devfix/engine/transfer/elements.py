@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from devfix.engine.evidence_of_modules import is_loss
 from devfix.engine.files import Class
+from devfix.engine.joins import element
 from devfix.engine.places import AT, IN, Place
 from devfix.engine.transfer.autocasts import Autocasts
 from devfix.engine.values import (
@@ -20,7 +21,6 @@ from devfix.engine.values import (
     UNKNOWN,
     Link,
     Value,
-    element,
     elements,
 )
 from devfix.models import torch_api

@@ -9,6 +9,7 @@ from typing import Any
 from devfix.engine.files import Function
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
+from devfix.engine.joins import join, sequence
 from devfix.engine.places import APART, OF, ON_CPU, VAR, Place, choose, literal, relate
 from devfix.engine.state import either, merge
 from devfix.engine.transfer.attributes import Attributes
@@ -33,8 +34,6 @@ from devfix.engine.values import (
     TEXT,
     UNKNOWN,
     Value,
-    join,
-    sequence,
 )
 
 

@@ -8,6 +8,7 @@ from devfix.engine import forms
 from devfix.engine.annotations import is_list
 from devfix.engine.evidence import predates_scalars
 from devfix.engine.frame import Arguments
+from devfix.engine.joins import element
 from devfix.engine.places import (
     AT_DEFAULT,
     DEFAULT,
@@ -51,7 +52,6 @@ from devfix.engine.values import (
     Assumption,
     History,
     Value,
-    element,
 )
 from devfix.models.loader import Row
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from devfix.engine.evidence import is_module_name, runs_module
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
+from devfix.engine.joins import element
 from devfix.engine.places import AT, BY_OWNER, CHOICE, LITERAL, NOWHERE, OF, OWNED, VAR, Place
 from devfix.engine.transfer.functions import without
 from devfix.engine.transfer.moves import Moves
@@ -40,7 +41,6 @@ from devfix.engine.values import (
     UNKNOWN,
     Assumption,
     Value,
-    element,
 )
 from devfix.models import frameworks
 from devfix.models.loader import module_attributes, tensor_attributes

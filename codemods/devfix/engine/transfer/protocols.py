@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from devfix.engine.files import Class
+from devfix.engine.joins import element
 from devfix.engine.places import AT_DEFAULT, BY_OWNER, IN, Place
 from devfix.engine.transfer.histories import Histories
 from devfix.engine.values import (
@@ -27,7 +28,6 @@ from devfix.engine.values import (
     TEXT,
     UNKNOWN,
     Value,
-    element,
 )
 
 
@@ -108,7 +108,10 @@ class Protocols(Histories):
             for node in (func.value, func, call):
                 ast.copy_location(node, at)
             self.analysis.implied[at, name] = call
-        return self.call_function(call, method, value, (list(given), {}))
+        made = self.call_function(call, method, value, (list(given), {}))
+        if made.links and made.links[-1].node is call:  # which is written nowhere
+            return made.but(links=made.links[:-1])
+        return made
 
     def iterated(self, value: Value, at: ast.AST) -> Value | None:
         """Any element of an object of a class that says what its elements are; None for others."""

@@ -7,6 +7,7 @@ import ast
 from devfix.engine.evidence import about_devices, asks_how_many, compares_devices, without_accelerator
 from devfix.engine.facts import HostRead, Mismatch
 from devfix.engine.frame import Arguments, Frame
+from devfix.engine.joins import element
 from devfix.engine.places import (
     APART,
     CPU,
@@ -45,7 +46,6 @@ from devfix.engine.values import (
     Assumption,
     Assumptions,
     Value,
-    element,
     elements,
     weak,
 )

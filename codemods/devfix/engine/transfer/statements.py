@@ -10,6 +10,7 @@ from devfix.engine.events import RETURNED
 from devfix.engine.evidence_of_modules import is_class_name
 from devfix.engine.files import Function
 from devfix.engine.globals import declare
+from devfix.engine.joins import element
 from devfix.engine.places import AT_DEFAULT, DIFFERENT, IN, NOWHERE, VAR, Place, asks_for, conditions
 from devfix.engine.state import State, merge
 from devfix.engine.transfer.conditions import Test, emptied
@@ -32,7 +33,6 @@ from devfix.engine.values import (
     UNKNOWN,
     Assumption,
     Value,
-    element,
 )
 
 
