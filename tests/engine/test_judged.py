@@ -242,8 +242,9 @@ for i in range(3):
 
 def test_what_one_of_two_classes_gives_is_no_proven_tensor() -> None:
     """A safe fix called cpu() of the number that both give at times."""
-    assert "numpy-of-device" not in codemods(TWO)
-    assert "numpy-of-device" in codemods(TWO.replace(" if n else 1", "").replace("other:", "other and 0:"))
+    for code, fixed in ((TWO, False), (TWO.replace(" if n else 1", ""), True)):
+        found = devfix.check(source=HEAD + code, settings=False).findings
+        assert [bool(one.fix) for one in found if one.codemod == "numpy-of-device"] == [fixed]
 
 
 GRID = """

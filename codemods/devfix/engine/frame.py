@@ -104,6 +104,7 @@ class Frame(ABC):
         self.quiet = 0
         self.lambdas = 0  # that are being run
         self.globals: set[str] = set()  # names that the function binds in the body of the file
+        self.nonlocals: set[str] = set()  # and in the functions around it
         self.log: dict[object, Event] = {}  # what happens to modules
         self.called: tuple[ast.Call, list[tuple[Value, ast.expr]]] | None = None  # by what, with what
         self.models = analysis.models

@@ -1,4 +1,4 @@
-"""The names that functions declare `global`: what they are bound to while functions run, and afterwards."""
+"""The names that functions declare `global` or `nonlocal`: what they are bound to meanwhile, and afterwards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 _FOLLOWED = frozenset({DEVICE, MODULE, TENSOR})
 
 
-def declare(frame: Frame, name: str) -> None:
-    """`global name`: a call goes on with what it is bound to now, which is not known where no call is."""
+def declare(frame: Frame, name: str, outer: bool) -> None:
+    """`global name`: a call goes on with what it is bound to now, which is not known where no call is.
+
+    `outer`: it is a name of the function around, `nonlocal`.
+    """
     value = frame.lookup(name) if frame.caller is not None else None
-    frame.globals.add(name)
+    (frame.nonlocals if outer else frame.globals).add(name)
     frame.state.names[name] = ANYTHING if value is None else value
 
 
@@ -49,16 +52,24 @@ def known_to(caller: Frame, function: Function) -> tuple[object, ...]:
 
 
 def hand_back(frame: Frame, left: State) -> bool:
-    """Bind in the caller what a call has bound to global names; are there any?"""
+    """Bind in the caller what a call has bound to global names, and around it what is not its own; are there any?"""
+    for name in frame.nonlocals:
+        around = frame.outer
+        while around is not None and name not in around.state.names:
+            around = around.outer
+        if around is not None:
+            around.state.names[name] = left.names.get(name, ANYTHING)
+    if not frame.globals:
+        return bool(frame.nonlocals)
     caller = next(_around(frame), None)
     if caller is None:
-        return bool(frame.globals)
+        return True
     for name in frame.globals:
         if caller.function is None or name in caller.globals or name not in caller.state.names:
             caller.state.names[name] = left.names.get(name, ANYTHING)
             if caller.function is not None:
                 caller.globals.add(name)
-    return bool(frame.globals)
+    return True
 
 
 def keep(frame: Frame, left: State) -> None:

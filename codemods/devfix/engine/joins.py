@@ -23,13 +23,17 @@ from devfix.engine.values import (
     OR_NUMBER,
     PLACED,
     RANKS,
+    RECURSIVE,
     SEQUENCE,
+    SEVERAL,
     TENSOR,
     TEXT,
     UNKNOWN,
     Value,
     texts,
 )
+
+MAX_CALLEES = 6  # that a value may be, and that are all called
 
 
 def element(value: Value) -> Value | None:
@@ -56,11 +60,11 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
     """What a value is after two paths: `a` where the condition holds, else `b`."""
     if a is b:
         return a
+    if _is_callee(a) and _is_callee(b) and (a.kind == UNKNOWN or a.kind != b.kind or a.ref != b.ref):
+        return _one_of(a, b)
     if a.kind != b.kind:
         made = _unlike(a, b, condition)
         return made if a.origins == b.origins else made.but(origins=a.origins | b.origins)
-    if a.kind in (FUNCTION, CLASS, LIBRARY) and a.ref != b.ref:
-        return ANYTHING
     place = _either(a, b, condition)
     if a.const is True and b.const is False and condition is not None:
         place = Place(AT, condition)  # a name for what has been asked
@@ -118,6 +122,20 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
     )
 
 
+def _is_callee(value: Value) -> bool:
+    return value.kind in (FUNCTION, CLASS, LIBRARY) or value.role == SEVERAL
+
+
+def _one_of(a: Value, b: Value) -> Value:
+    """Of functions and classes one; not known where there are many."""
+    items: list[Value] = []
+    for value in (a, b):
+        for one in value.items or () if value.role == SEVERAL else (value,):
+            if not any(one.kind == known.kind and one.ref == known.ref for known in items):
+                items.append(one)
+    return Value(UNKNOWN, role=SEVERAL, items=tuple(items)) if len(items) <= MAX_CALLEES else ANYTHING
+
+
 def _number_role(a: Value, b: Value, condition: object) -> str:
     """Of `rank = 0` and a number of the process where there are several; of its two numbers, the one that is wrong.
 
@@ -160,6 +178,8 @@ def _either(a: Value, b: Value, condition: object) -> Place:
 def _unlike(a: Value, b: Value, condition: object) -> Value:
     """Two paths with values of different kinds: None and something is something, on one path."""
     for one, other, holds in ((a, b, False), (b, a, True)):
+        if one.role == RECURSIVE:
+            return other
         if one.kind == NONE:
             if other.kind in PLACED and condition is not None and other.place.kind != "choice":
                 there = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
-from devfix.engine.joins import join
+from devfix.engine.joins import MAX_CALLEES, join
 from devfix.engine.layered import Layered
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
 from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, TENSOR, History, Value
@@ -218,7 +218,8 @@ def either(state: State, one: Value, other: Value, condition: object = None) -> 
 
 def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Value:
     if old.kind == MODULE and new.kind == MODULE and old.ref != new.ref:
-        # Two modules: of one class and in one place, the first stands for both; else, what is known is where they are.
+        # Two modules: of classes in view and in one place, the first stands for both; else, what is known is where
+        # they are.
         cell = ("either", old.ref, new.ref)
         one, other = a.where(old), b.where(new)
         links = _made_on_either(old.links, one, new.links, other)
@@ -230,8 +231,11 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
             role = "scatters"  # what is on a device spreads its inputs
         if one != other:
             one = choose(condition, one, other) if condition is not None else NOWHERE
-        elif old.bound is not None and new.bound is not None and old.bound.ref is new.bound.ref:
-            return old.but(links=links, assumed=old.assumed | new.assumed)
+        elif old.bound is not None and new.bound is not None and old.role == new.role:
+            several = old.items
+            if old.bound.ref is not new.bound.ref:
+                several = (*(old.items or (old,)), *(new.items or (new,)))[:MAX_CALLEES]
+            return old.but(links=links, assumed=old.assumed | new.assumed, items=several)
         a.places[cell] = one
         a.stamps[cell] = next(_stamps)
         return Value(
@@ -245,7 +249,8 @@ def _made_on_either(one: History, place: Place, other: History, other_place: Pla
     """The history of one of two modules: of the one on the CPU, and the making of the other if it is in that place."""
     if other_place.on_host and not place.on_host:
         return other
-    if not one or not other or other_place != place or one[0].node is other[0].node:
+    made = {(id(link.node), link.name) for link in one}
+    if not one or not other or other_place != place or (id(other[0].node), other[0].name) in made:
         return one
     return (*one, other[0]._replace(kind=JOIN))
 

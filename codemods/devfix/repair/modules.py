@@ -25,7 +25,7 @@ def moved(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]
         return _where_returned(mismatch, analysis)
     makings = [links[0], *(one for one in links if one.kind == JOIN)]
     calls = [one.node for one in links if one.kind == RETURN and one.file is file]
-    made = [one.node for one in makings] if all(one.file is file for one in makings) else []
+    made = list({one.node: None for one in makings}) if all(one.file is file for one in makings) else []
     every = [[one for one in nodes if isinstance(one, ast.Call)] for nodes in (calls[-1:], made) if nodes]
     every = [values for values in every if values and (len(values) == len(made) or values[0] in calls)]
     for values in every:

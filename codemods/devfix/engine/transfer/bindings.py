@@ -49,9 +49,17 @@ class Bindings(Expressions):
             self.taken_apart(value)
             starred = next((i for i, one in enumerate(target.elts) if isinstance(one, ast.Starred)), None)
             if starred is not None:
-                inner = self.iterate(value, node)
-                for one in target.elts:
-                    self.bind(one, inner, node)
+                after = len(target.elts) - starred - 1
+                items = value.items if value.kind == SEQUENCE and value.rest is None else None
+                if items is not None and len(items) >= starred + after:
+                    end = len(items) - after
+                    middle = Value(SEQUENCE, items=items[starred:end], links=value.links)
+                    parts = [*items[:starred], middle, *items[end:]]
+                else:
+                    parts = [self.iterate(value, node)] * len(target.elts)
+                    parts[starred] = Value(SEQUENCE, rest=parts[starred])
+                for one, part in zip(target.elts, parts, strict=True):
+                    self.bind(one.value if isinstance(one, ast.Starred) else one, part, node)
                 return
             for one, part in zip(target.elts, self.unpack(value, len(target.elts), node), strict=True):
                 if part.kind == BATCH and part.links:
@@ -61,8 +69,6 @@ class Bindings(Expressions):
                         else part.linked(self.link(ELEMENT, one, WHOLE if value.kind == SEQUENCE else ""))
                     )
                 self.bind(one, part, node)
-        elif isinstance(target, ast.Starred):
-            self.bind(target.value, Value(SEQUENCE, rest=value), node)
         elif isinstance(target, ast.Attribute):
             self._store(target, self._network(self.file.source.code(target), value, node))
         elif isinstance(target, ast.Subscript):

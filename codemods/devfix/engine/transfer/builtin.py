@@ -69,6 +69,8 @@ class Builtins(Methods):
                 if row is not None and row.items is not None:  # columns of rows
                     return Value(SEQUENCE, items=tuple(Value(SEQUENCE, rest=one) for one in row.items))
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=tuple(rows)))
+        if name == "reversed" and first.kind == SEQUENCE and first.items is not None and first.rest is None:
+            return first.but(items=first.items[::-1])
         if name in ("list", "tuple", "sorted", "reversed", "iter", "set", "frozenset"):
             if first.kind in (SEQUENCE, BATCH) or not values:
                 return first if values else Value(SEQUENCE, items=())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 
 from devfix.engine.collections import Record
 from devfix.engine.events import MOVES, USED
@@ -24,7 +25,7 @@ from devfix.engine.places import (
     is_parameter,
 )
 from devfix.engine.relevance import is_plain
-from devfix.engine.transfer.module_runs import ModuleRuns
+from devfix.engine.transfer.callees import Callees
 from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import speaks_of
 from devfix.engine.values import (
@@ -42,7 +43,9 @@ from devfix.engine.values import (
     NONE,
     NOTHING,
     OBJECT,
+    RECURSIVE,
     SEQUENCE,
+    SEVERAL,
     TENSOR,
     UNKNOWN,
     USES,
@@ -55,7 +58,7 @@ MAX_DEPTH = 6
 _WRAPPERS = frozenset({"wrapper", "scatters"})
 
 
-class Calls(ModuleRuns):
+class Calls(Callees):
     def arguments(self, node: ast.Call) -> Arguments:
         values = []
         self.analysis.named.note(self, node)
@@ -127,6 +130,9 @@ class Calls(ModuleRuns):
 
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
+        if callee.role == SEVERAL:
+            calls = [partial(self.call_value, node, one, arguments) for one in callee.items or ()]
+            return self.one_of(calls)
         if kind == MODULE or (kind == UNKNOWN and (callee.links or callee.place.is_named)):
             self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
@@ -145,7 +151,7 @@ class Calls(ModuleRuns):
             if isinstance(ref, Record):
                 return ref.made(arguments)
             if isinstance(ref, Lambda):
-                return self._lambda(node, ref.node, self.analysis.frames[ref.run], arguments)
+                return self.call_lambda(ref.node, self.analysis.frames[ref.run], arguments)
         if kind == CLASS and isinstance(ref, Class):
             return self.instantiate(node, ref, arguments)
         if kind == LIBRARY:
@@ -309,7 +315,7 @@ class Calls(ModuleRuns):
             if me is not None and me.ref is not None and function not in self.analysis.active:
                 for name in stored(function):  # by what is not followed
                     self.state.set_attribute(me.ref, name, ANYTHING)
-            return self.unknown(node)
+            return self.unknown(node).but(role=RECURSIVE if function in self.analysis.active else "")
         given = [*arguments[0], *arguments[1].values()]
         if me is not None:
             given.append((me, node.func.value if isinstance(node.func, ast.Attribute) else node.func))
@@ -356,20 +362,6 @@ class Calls(ModuleRuns):
             extra = {name: bound.pop(name) for name in list(bound) if name not in known and name in keywords}
             bound[function.node.args.kwarg.arg] = Value(MAPPING, fields=extra)
         return bound
-
-    def _lambda(self, node: ast.Call, made: ast.Lambda, frame: Frame, arguments: Arguments) -> Value:
-        kept = self.state.names
-        self.state.names = kept.and_also(frame.state.names)
-        for one, (value, _) in zip(made.args.args, arguments[0], strict=False):
-            self.state.names[one.arg] = value
-        if self.lambdas > 3 or frame.file is not self.file:
-            return ANYTHING
-        self.lambdas += 1
-        try:
-            return self.eval(made.body)
-        finally:
-            self.lambdas -= 1
-            self.state.names = kept
 
 
 def _lacks(node: ast.Call, function: Function, me: Value | None, bound: dict[str, Value]) -> bool:

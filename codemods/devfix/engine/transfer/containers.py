@@ -118,6 +118,9 @@ class Containers(Protocols):
                 if -len(base.items) <= key < len(base.items):
                     return base.items[key]
             if isinstance(node.slice, ast.Slice):
+                ends = _written(node.slice)
+                if ends is not None and base.items is not None and base.rest is None:
+                    return Value(SEQUENCE, items=base.items[ends], links=base.links, ref=base.ref)
                 return Value(SEQUENCE, rest=self.any_of(base), links=base.links, ref=base.ref)
             return self.any_of(base) or ANYTHING
         if kind == MAPPING:
@@ -350,6 +353,15 @@ class Containers(Protocols):
             more = arguments[0][0][0].fields or {}
             self.rebind(node.func.value, base.but(fields={**(base.fields or {}), **more}))
         return base if name == "copy" else ANYTHING
+
+
+def _written(at: ast.Slice) -> slice | None:
+    """A slice of which all ends are written down as numbers."""
+    try:
+        ends = [ast.literal_eval(one) if one is not None else None for one in (at.lower, at.upper, at.step)]
+    except ValueError:
+        return None
+    return slice(*ends) if all(one is None or type(one) is int for one in ends) and ends[2] != 0 else None
 
 
 def _is_sliced(index: ast.expr) -> bool:

@@ -168,7 +168,9 @@ class Expressions(Attributes):
             value = self.eval(one)
             if isinstance(node.op, ast.Or) and value.kind == NONE:
                 continue
-            device = self._device_of(node, found, value) if found is not None else None
+            if found is not None and found.kind == NUMBER != value.kind and isinstance(node.op, ast.And):
+                found = None if found.const is True else NOTHING  # a flag: what is used is the last one
+            device = found and self._device_of(node, found, value)
             found = device or (value if found is None else either(self.state, found, value))
         self.state.path = kept
         return found or ANYTHING
@@ -359,9 +361,8 @@ class Expressions(Attributes):
         return ANYTHING
 
     def _slice(self, node: ast.Slice) -> Value:
-        for one in (node.lower, node.upper, node.step):
-            if one is not None:
-                self.eval(one)
+        for one in filter(None, (node.lower, node.upper, node.step)):
+            self.eval(one)
         return A_NUMBER
 
 

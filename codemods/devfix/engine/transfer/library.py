@@ -83,6 +83,8 @@ class Library(OutOfSight):
         if row is not None:
             made = self.by_row(node, row, dotted, arguments)
             return made.but(role=PACKED) if row.packs and made.kind == TENSOR else made
+        if dotted in ("typing.cast", "typing_extensions.cast") and len(values) > 1:
+            return values[1][0]
         if dotted == "dataclasses.replace" and values:
             return self.replaced(node, values[0][0], _keywords)
         if self.models.layer(dotted) == "record":

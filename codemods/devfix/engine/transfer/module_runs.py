@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from devfix.engine.events import USED
 from devfix.engine.evidence import is_count
@@ -19,9 +21,11 @@ from devfix.engine.places import (
     alternatives,
     is_parameter,
 )
+from devfix.engine.state import either, merge
 from devfix.engine.transfer.attributions import Attributions
 from devfix.engine.transfer.requirements import Operand
 from devfix.engine.values import (
+    ANYTHING,
     BATCH,
     LIBRARY_CALL,
     MAKE,
@@ -37,8 +41,44 @@ from devfix.models.loader import public
 
 
 class ModuleRuns(Attributions):
+    def one_of(self, calls: Sequence[Callable[[], Value]]) -> Value:
+        """What one of these calls gives, and does to the heap; it is not known which is made."""
+        before, found = self.state.copy(), None
+        for call in calls:
+            left = self.state.aside()
+            self.state.take(before.copy())
+            value = call()
+            if found is not None:
+                self.state.take(merge(left, self.state.aside()))
+                value = either(self.state, found, value)
+            found = value
+        return ANYTHING if found is None else found
+
     def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
-        """`module(...)`: its forward where that is in view, else all that it gets must be where it is."""
+        """`module(...)`; where it may be of several classes, what goes wrong in the first is told."""
+        made = partial(self._run_module, node, module, arguments)
+        others = [partial(self._run_quietly, node, one, arguments) for one in self._others(module)]
+        return self.one_of([made, *others]) if others else made()
+
+    def _others(self, module: Value) -> list[Value]:
+        """The modules of other classes for which one stands."""
+        owners = {module.bound.ref} if module.bound is not None else set()
+        found = []
+        for one in module.items or () if owners else ():
+            if one.bound is not None and one.bound.ref not in owners:
+                owners.add(one.bound.ref)
+                found.append(one.but(assumed=one.assumed | module.assumed))
+        return found
+
+    def _run_quietly(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
+        self.quiet += 1
+        try:
+            return self._run_module(node, module, arguments)
+        finally:
+            self.quiet -= 1
+
+    def _run_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
+        """Its forward where that is in view, else all that it gets must be where it is."""
         values, keywords = arguments = self.inputs(arguments)
         self.note(USED, node, module, node.func, name="called")
         place = self.where(module)

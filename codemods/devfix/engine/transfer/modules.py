@@ -147,8 +147,10 @@ class Modules(Holders):
         """Does a module, with its parts, use what it gets where it is, as those of torch and known packages do?"""
         name = self.class_of(module)
         if module.role == "weighted" or not name:
-            # What one of two classes gives may differ.
-            return not isinstance(module.ref, tuple) or module.ref[0] != "either"
+            if not isinstance(module.ref, tuple) or module.ref[0] != "either":
+                return True
+            several = [self.analysis.made.get(one) for one in module.ref[1:3]]  # which need not give the like
+            return depth < 4 and all(one is not None and self.is_seen(one, depth + 1) for one in several)
         # One that is on the CPU may be for data; where it was moved, it runs on what is there.
         known = self.models.layer(name) in ("module", "several") and not self.where(module).on_host
         if not (known or name.startswith("torch.nn.")) or module.ref in self.analysis.unseen or depth > 3:

@@ -345,10 +345,10 @@ class Run(Processes):
         if made is not None:
             self.state.names[node.name] = Value(CLASS, ref=made)
 
-    def _global(self, node: ast.Global) -> None:
+    def _global(self, node: ast.Global | ast.Nonlocal) -> None:
         for name in node.names:
             if self.function is not None:
-                declare(self, name)
+                declare(self, name, isinstance(node, ast.Nonlocal))
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
@@ -392,6 +392,6 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Any, Any], None]] = {
     ast.Break: Run._leave, ast.Continue: Run._leave, ast.Raise: Run._raise, ast.Try: Run._try, ast.With: Run._with,
     ast.AsyncWith: Run._with, ast.Match: Run._match, ast.Assert: Run._assert, ast.FunctionDef: Run._define,
     ast.AsyncFunctionDef: Run._define, ast.ClassDef: Run._define_class, ast.Delete: Run._delete,
-    ast.Global: Run._global,
+    ast.Global: Run._global, ast.Nonlocal: Run._global,
     ast.Import: Run._import, ast.ImportFrom: Run._import,
 }  # fmt: skip
