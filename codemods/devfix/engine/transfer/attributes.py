@@ -104,7 +104,9 @@ class Attributes(Calls):
         if kind in (MODULE, OBJECT):
             return self._of_object(node, base)
         if kind == CLASS and isinstance(base.ref, Class):
-            held = base.ref.constant(name)
+            known, held = self.state.attribute((CLASS, base.ref), name), base.ref.constant(name)
+            if known is not None:
+                return known
             return self.analysis.constant(*held) if held is not None else ANYTHING
         if base.forms:
             return self.device_attribute(node, base)

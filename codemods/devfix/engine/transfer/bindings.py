@@ -12,6 +12,7 @@ from devfix.engine.transfer.expressions import Expressions
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
+    CLASS,
     ELEMENT,
     JOIN,
     LOADER,
@@ -171,6 +172,8 @@ class Bindings(Expressions):
             return
         if base.kind == MODULE and target.attr in ("weight", "bias"):
             self.filled(target, base, value)
+        if base.kind == CLASS:
+            self.state.set_attribute((CLASS, base.ref), target.attr, value)
         if base.ref is None or base.kind not in (MODULE, OBJECT):
             return
         name = target.attr

@@ -321,7 +321,7 @@ class Calls(Callees):
             given.append((me, node.func.value if isinstance(node.func, ast.Attribute) else node.func))
         made = self.analysis.run_call(self, node, function, me, bound, outer, given)
         self.handed_type(node, function, me, arguments)
-        return made
+        return made.but(role="") if made.role == RECURSIVE else made
 
     def _is_irrelevant(self, function: Function, bound: dict[str, Value]) -> bool:
         """Is a function given, and does it make, nothing that may have a device?"""
