@@ -23,6 +23,84 @@ net = nn.Linear(4, 2).to(device)
 MADE = re.compile(r"(torch\.(?:randn|ones|zeros)[(,][^()]*)\)")
 
 WAYS = {
+    "a name of the function around": """
+        def main():
+            z = None
+            def make():
+                nonlocal z
+                z = torch.zeros(3, 4)
+            make()
+            net(z)
+        main()
+    """,
+    "the first of a star": """
+        z, *others = [torch.zeros(3, 4), 1]
+        net(z)
+    """,
+    "the last after a star": """
+        *others, z = [1, 2, torch.zeros(3, 4)]
+        net(z)
+    """,
+    "an item of a star": """
+        first, *others = [1, torch.zeros(3, 4)]
+        net(others[0])
+    """,
+    "a slice that is written down": """
+        held = [0, 1, torch.zeros(3, 4)][-1:]
+        net(held[0])
+    """,
+    "a reversed list": """
+        held = list(reversed([torch.zeros(3, 4), 1]))
+        net(held[1])
+    """,
+    "what a flag lets through": """
+        def run(flag: bool):
+            z = flag and torch.zeros(3, 4)
+            if z is not False:
+                net(z)
+    """,
+    "a default of a lambda": """
+        give = lambda z=torch.zeros(3, 4): z
+        net(give())
+    """,
+    "an argument of a lambda by its name": """
+        give = lambda n, z: z
+        net(give(1, z=torch.zeros(3, 4)))
+    """,
+    "a cast of types": """
+        from typing import cast
+        net(cast(torch.Tensor, torch.zeros(3, 4)))
+    """,
+    "a recursive function": """
+        def deep(n, z):
+            return z if n == 0 else deep(n - 1, z)
+        def run(n):
+            net(deep(n, torch.zeros(3, 4)))
+    """,
+    "one of several functions": """
+        def thin():
+            return torch.zeros(3, 4)
+        def thick():
+            return torch.ones(3, 4)
+        KINDS = {"thin": thin, "thick": thick}
+        def run(kind):
+            net(KINDS[kind]())
+    """,
+    "an attribute of a class": """
+        class Settings:
+            z = None
+        Settings.z = torch.zeros(3, 4)
+        net(Settings.z)
+    """,
+    "an object that a with statement enters": """
+        class Giving:
+            def __enter__(self):
+                return torch.zeros(3, 4)
+            def __exit__(self, *error):
+                return None
+        with Giving() as z:
+            net(z)
+    """,
     "a global that a function makes": """
         z = None
         def make():
