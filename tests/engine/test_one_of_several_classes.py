@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import devfix
 import pytest
+from devfix.findings import Safety
 from snippets import CHOSEN, HEAD, alone  # noqa: F401
 
 NETS = """
@@ -48,7 +49,7 @@ def program(made: str, after: str = "") -> str:
     return HEAD + CHOSEN + NETS.replace("MADE", lines)
 
 
-def found(code: str) -> list[tuple[str, str]]:
+def found(code: str) -> list[tuple[str, Safety | None]]:
     return [(one.codemod, one.safety) for one in devfix.check(source=code, settings=False).findings]
 
 
@@ -60,9 +61,29 @@ def test_it_is_never_moved(made: str) -> None:
 
 
 @pytest.mark.parametrize("made", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("move", ["model = model.to(device)\n", "model.to(device)\n", "model = model.cuda()\n"])
+@pytest.mark.parametrize(
+    "move", ["model = model.to(device)\n", "model.to(device)\n", "model = model.cuda()\n"]
+)
 def test_it_is_changed_after_it_was_moved(made: str, move: str) -> None:
     assert "module-never-moved" not in [one for one, _ in found(program(made, move))]
     late = f"{move}model.head = nn.Linear(4, 4)\n"
     assert "reorder-to" in [one for one, _ in found(program(made, late))]
-    assert "reorder-to" not in [one for one, _ in found(program(made, "model.head = nn.Linear(4, 4)\n" + move))]
+    assert "reorder-to" not in [
+        one for one, _ in found(program(made, "model.head = nn.Linear(4, 4)\n" + move))
+    ]
+
+
+PUBLISHED = """
+import torchvision.models as models
+
+def main(args):
+    model = MADE(weights=None)
+    print(model(torch.ones(2, 3, 8, 8).to(device)))
+"""
+
+
+@pytest.mark.parametrize("made", ["models.__dict__[args.arch]", "getattr(models, args.arch)"])
+def test_a_published_model_by_its_name(made: str) -> None:
+    code = HEAD + CHOSEN + PUBLISHED.replace("MADE", made)
+    assert found(code) == [("module-never-moved", Safety.UNSAFE)]
+    assert not found(code.replace("(weights=None)", "(weights=None).to(device)"))

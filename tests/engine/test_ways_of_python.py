@@ -86,7 +86,7 @@ WAYS = {
         def run(kind):
             net(KINDS[kind]())
     """,
-    "an attribute of a class": """
+    "an attribute of a class that is set from outside": """
         class Settings:
             z = None
         Settings.z = torch.zeros(3, 4)

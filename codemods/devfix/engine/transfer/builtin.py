@@ -12,10 +12,12 @@ from devfix.engine.transfer.methods import Methods
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
+    ANY_MEMBER,
     ANYTHING,
     BATCH,
     CLASS,
     DEVICE,
+    LIBRARY,
     MODULE,
     NUMBER,
     OBJECT,
@@ -104,6 +106,8 @@ class Builtins(Methods):
             return self.attribute(made, first)
         if name == "getattr" and len(values) > 1 and values[1].kind == TEXT and first.kind == MODULE:
             return self.iterate(first, node).but(role="named", bound=None)  # it need not be a module
+        if name == "getattr" and len(values) == 2 and first.kind == LIBRARY:
+            return Value(LIBRARY, ref=f"{first.ref}.{ANY_MEMBER}")
         if name == "setattr" and len(values) == 3:
             self.arrives(node, first, node, values[2])
             if first.kind == OBJECT and first.ref is not None and isinstance(values[1].const, str):

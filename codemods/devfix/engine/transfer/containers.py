@@ -15,11 +15,13 @@ from devfix.engine.uses import may_be_skipped, renews
 from devfix.engine.values import (
     A_NUMBER,
     A_TEXT,
+    ANY_MEMBER,
     ANYTHING,
     ARRAY,
     BATCH,
     ELEMENT,
     LABELS,
+    LIBRARY,
     LIBRARY_CALL,
     LOAD,
     LOADER,
@@ -143,6 +145,8 @@ class Containers(Protocols):
             return self._unknown_item(node, base, key)
         if kind in (NUMBER, ARRAY):
             return Value(kind)
+        if kind == LIBRARY and str(base.ref).endswith(".__dict__"):  # `models.__dict__[name]`
+            return Value(LIBRARY, ref=f"{str(base.ref).removesuffix('__dict__')}{ANY_MEMBER}")
         return ANYTHING
 
     def _gives_number(self, node: ast.Subscript, base: Value) -> bool:
