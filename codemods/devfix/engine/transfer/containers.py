@@ -337,8 +337,8 @@ class Containers(Protocols):
             if name == "setdefault" and len(values) > 1:
                 self._put_under(target, values[0], values[1])
                 return values[1]
-            known = not base.fields or (name == "get" and len(values) == 1 and values[0].const is ...)
-            return (element(base) if known else None) or ANYTHING
+            any_one = not base.fields or (name == "get" and len(values) == 1 and values[0].const is ...)
+            return (element(base) if any_one else None) or ANYTHING
         if name == "copy":
             return base
         return A_NUMBER if name in ("index", "count") else ANYTHING

@@ -27,6 +27,7 @@ from devfix.engine.transfer.requirements import Operand
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
+    JOIN,
     LIBRARY_CALL,
     MAKE,
     MODULE,
@@ -57,7 +58,7 @@ class ModuleRuns(Attributions):
     def call_module(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
         """`module(...)`; where it may be of several classes, what goes wrong in the first is told."""
         made = partial(self._run_module, node, module, arguments)
-        others = [partial(self._run_quietly, node, one, arguments) for one in self._others(module)]
+        others = [partial(self._run_quietly, node, one, module, arguments) for one in self._others(module)]
         return self.one_of([made, *others]) if others else made()
 
     def _others(self, module: Value) -> list[Value]:
@@ -70,7 +71,11 @@ class ModuleRuns(Attributions):
                 found.append(one.but(assumed=one.assumed | module.assumed))
         return found
 
-    def _run_quietly(self, node: ast.Call, module: Value, arguments: Arguments) -> Value:
+    def _run_quietly(self, node: ast.Call, module: Value, stood_for: Value, arguments: Arguments) -> Value:
+        if any(
+            one.kind == JOIN for one in stood_for.links
+        ):  # made on another path, it was moved like the first
+            self.move_module(module.ref, self.where(stood_for))
         self.quiet += 1
         try:
             return self._run_module(node, module, arguments)
