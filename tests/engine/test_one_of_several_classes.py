@@ -87,3 +87,18 @@ def test_a_published_model_by_its_name(made: str) -> None:
     code = HEAD + CHOSEN + PUBLISHED.replace("MADE", made)
     assert found(code) == [("module-never-moved", Safety.UNSAFE)]
     assert not found(code.replace("(weights=None)", "(weights=None).to(device)"))
+
+
+WRAPPED = """if not args.no_cuda:
+    model = model.cuda()
+    model = nn.DataParallel(model)
+inner = model if args.no_cuda else model.module
+inner.head = nn.Linear(4, 4)LATE
+"""
+
+
+@pytest.mark.parametrize("made", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(("late", "told"), [("", True), (".to(device)", False)])
+def test_a_part_of_what_is_wrapped(made: str, late: str, told: bool) -> None:
+    code = program(made, WRAPPED.replace("LATE", late))
+    assert ("reorder-to" in [one for one, _ in found(code)]) is told
