@@ -25,6 +25,21 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 FOUND = {
+    "a progress bar that is a context": """
+        from tqdm import tqdm
+        def train(dataset):
+            net = nn.Linear(4, 2).to(device)
+            with tqdm(torch.utils.data.DataLoader(dataset)) as bar:
+                for x, y in bar:  # <
+                    net(x)
+    """,
+    "a progress bar of a list": """
+        from tqdm import tqdm
+        net = nn.Linear(4, 2).to(device)
+        with tqdm([torch.ones(2, 4)]) as bar:
+            for x in bar:  # <
+                net(x)
+    """,
     "networks that were made together, each of which is moved": """
         nets = [nn.Linear(4, 2) for _ in range(2)]
         for i in range(2):

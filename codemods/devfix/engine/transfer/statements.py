@@ -276,8 +276,8 @@ class Run(Processes):
             given = self.special(item.context_expr, value, "__enter__")
             if given is not None:
                 opened.append((item.context_expr, value))
-            elif value.kind == SEQUENCE:  # what a generator yields that is made a context
-                given = element(value)
+            elif value.kind == SEQUENCE and "tqdm" not in self.file.source.code(item.context_expr):
+                given = element(value)  # what a generator yields that is made a context
             self.analysis.entered += self.entered(value, item.context_expr)
             if value.kind == DEVICE:
                 self.default = self.state.resolve(value.place)
@@ -290,7 +290,7 @@ class Run(Processes):
             if item.optional_vars is not None:
                 self.bind(
                     item.optional_vars,
-                    given or (value if value.kind in (OBJECT, MODULE) else ANYTHING),
+                    given or (value if value.kind in (OBJECT, MODULE, LOADER, SEQUENCE) else ANYTHING),
                     item.context_expr,
                 )
         self.block(node.body)
