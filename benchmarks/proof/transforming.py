@@ -79,6 +79,27 @@ VALUES: dict[str, Way] = {
     "with": lambda v: _with(
         "with contextlib.nullcontext():\n    held = VALUE", v, "held", "import contextlib\n"
     ),
+    "either arm": lambda v: _with("if str(1) == '1':\n    held = VALUE\nelse:\n    held = VALUE", v, "held"),
+    "starred": lambda v: _with("held, *rest = [VALUE, 1]", v, "held"),
+    "slice": lambda v: _with("held = [0, VALUE][1:]", v, "held[0]"),
+    "nonlocal": lambda v: _with(
+        "held = None\ndef fill():\n    nonlocal held\n    held = VALUE\nfill()", v, "held"
+    ),
+    "default of a lambda": lambda v: _with("give = lambda held=VALUE: held", v, "give()"),
+    "and": lambda v: _with("held = True and VALUE", v, "held"),
+    "cast": lambda v: _with("", v, "typing.cast(object, VALUE)", "import typing\n"),
+    "class attribute": lambda v: _with(
+        "Held.content = VALUE", v, "Held.content", "class Held:\n    content = None\n"
+    ),
+    "dict of functions": lambda v: _with(
+        "", v, "{'a': same}[str('a')](VALUE)", "def same(given):\n    return given\n"
+    ),
+    "entered": lambda v: _with(
+        "with Giving(VALUE) as held:\n    pass", v, "held",
+        "class Giving:\n    def __init__(self, given):\n        self.given = given\n"
+        "    def __enter__(self):\n        return self.given\n"
+        "    def __exit__(self, *error):\n        return None\n",
+    ),
 }  # fmt: skip
 
 

@@ -102,3 +102,34 @@ inner.head = nn.Linear(4, 4)LATE
 def test_a_part_of_what_is_wrapped(made: str, late: str, told: bool) -> None:
     code = program(made, WRAPPED.replace("LATE", late))
     assert ("reorder-to" in [one for one, _ in found(code)]) is told
+
+
+HELD = """
+class Held:
+    def __init__(self, given):
+        self.given = given
+    def __enter__(self):
+        return self.given
+    def __exit__(self, *error):
+        return None
+    @property
+    def content(self):
+        return self.given
+
+def main():
+TAKEN
+    head = nn.Linear(4, 3).to(device)
+    print(criterion(head(torch.ones(5, 4, device=device)), torch.arange(5, device=device) % 3))
+"""
+
+
+@pytest.mark.parametrize(
+    "taken", ["criterion = Held(LOSS).content", "with Held(LOSS) as criterion:\n        pass"]
+)
+def test_calls_that_are_written_nowhere_are_not_edited(taken: str) -> None:
+    """Properties and special methods: there is no call to which a move could be added."""
+    loss = "nn.CrossEntropyLoss(weight=torch.ones(3))"
+    code = HEAD + CHOSEN + HELD.replace("TAKEN", f"    {taken}").replace("LOSS", loss)
+    checked = devfix.check(source=code, settings=False)
+    assert not checked.problems and [one.codemod for one in checked.findings] == ["module-never-moved"]
+    assert f"{loss}.to(device)" in devfix.fix(source=code, unsafe=True, settings=False).text

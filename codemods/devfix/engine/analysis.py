@@ -19,6 +19,7 @@ from devfix.engine.named import AllNamed
 from devfix.engine.places import AT, NO_PATH, VAR, Path, Place
 from devfix.engine.state import Names, State, either, joined
 from devfix.engine.transfer.loading import Loaded, Loading, may_load
+from devfix.engine.transfer.protocols import Implied
 from devfix.engine.transfer.statements import Run
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
@@ -239,9 +240,8 @@ class Analysis(Context):
             known_to(caller, function),
         )
         known, site = self._memo.get(key), (id(node), caller.site)
-        if known is not None and (
-            not known[1] or known[2] == site
-        ):  # what is made by another call is another one
+        # What is made by another call is another one.
+        if known is not None and (not known[1] or known[2] == site):
             self._again(state, known[1])
             return self._given(caller, node, function, known[0])
         self._runs[function] = self._runs.get(function, 0) + 1
@@ -277,7 +277,7 @@ class Analysis(Context):
                 state.set_attribute(cell, name, value)
 
     def _given(self, caller: Frame, node: ast.Call, function: Function, value: Value) -> Value:
-        if value.links and value.kind in (TENSOR, BATCH, MODULE):
+        if value.links and value.kind in (TENSOR, BATCH, MODULE) and not isinstance(node, Implied):
             return value.linked(Link(RETURN, caller.file, node, function.name))
         if not value.forms and value.kind in (UNKNOWN, DEVICE) and function.node.returns is not None:
             return value.but(forms=annotated(function.file, function.node.returns))

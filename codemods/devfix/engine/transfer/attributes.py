@@ -8,6 +8,7 @@ from devfix.engine.files import Class
 from devfix.engine.forms import AN_OBJECT, NO_FORMS, options
 from devfix.engine.places import AT, OF, ON_CPU, VAR, Place, on_cuda
 from devfix.engine.transfer.calls import Calls
+from devfix.engine.transfer.protocols import Implied
 from devfix.engine.uses import stored_names
 from devfix.engine.values import (
     A_NUMBER,
@@ -201,7 +202,7 @@ class Attributes(Calls):
             method = owner.method(name)
             if method is not None:
                 if method.is_property:
-                    call = ast.copy_location(ast.Call(node, [], []), node)
+                    call = ast.copy_location(Implied(node, [], []), node)
                     return self.call_function(call, method, base, ([], {}))
                 return Value(FUNCTION, ref=method, bound=None if method.static else base)
             constant = owner.constant(name)

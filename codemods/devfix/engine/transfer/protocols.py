@@ -31,6 +31,10 @@ from devfix.engine.values import (
 )
 
 
+class Implied(ast.Call):
+    """A call that Python makes, of a property or a special method: it is written nowhere."""
+
+
 class Protocols(Histories):
     def iterate(self, value: Value, node: ast.AST) -> Value:
         """Any element of what is iterated over."""
@@ -104,14 +108,11 @@ class Protocols(Histories):
         call = self.analysis.implied.get((at, name))
         if call is None:
             func = ast.Attribute(ast.Name("self", ast.Load()), name, ast.Load())
-            call = ast.Call(func, [one for _, one in given], [])
+            call = Implied(func, [one for _, one in given], [])
             for node in (func.value, func, call):
                 ast.copy_location(node, at)
             self.analysis.implied[at, name] = call
-        made = self.call_function(call, method, value, (list(given), {}))
-        if made.links and made.links[-1].node is call:  # which is written nowhere
-            return made.but(links=made.links[:-1])
-        return made
+        return self.call_function(call, method, value, (list(given), {}))
 
     def iterated(self, value: Value, at: ast.AST) -> Value | None:
         """Any element of an object of a class that says what its elements are; None for others."""
