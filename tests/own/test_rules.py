@@ -127,10 +127,10 @@ def test_a_crash_is_named_and_stops_nobody(run: Run, write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "spec", "said"),
     [
-        ("import nope  # devfix\n", "mine.py", "ModuleNotFoundError: No module named 'nope' (mine.py:1)"),
-        ("x = 1  # devfix\nclass (:\n", "mine.py", "SyntaxError: invalid syntax (mine.py:2)"),
-        ("import sys  # devfix\nsys.exit('no')\n", "mine.py", "it ended with sys.exit('no') (mine.py:2)"),
-        ("x = 1  # devfix\n", "mine.py", "there is no class in it that derives from devfix.api.Codemod"),
+        ("import devfix, nope\n", "mine.py", "ModuleNotFoundError: No module named 'nope' (mine.py:1)"),
+        ("import devfix\nclass (:\n", "mine.py", "SyntaxError: invalid syntax (mine.py:2)"),
+        ("import devfix, sys\nsys.exit('no')\n", "mine.py", "it ended with sys.exit('no') (mine.py:2)"),
+        ("import devfix\n", "mine.py", "there is no class in it that derives from devfix.api.Codemod"),
         (RULE, "mine.py:NoAlfa", "there is no 'NoAlfa' in it; did you mean 'NoAlpha'?"),
         (RULE, "mine.py:ast", "ast does not derive from devfix.api.Codemod"),
         (RULE, "absent.py", "no such file"),
@@ -157,9 +157,9 @@ _EVIL = "open('executed', 'w').close()\n"
 
 @pytest.mark.parametrize("words", [("explain", "train.py"), ("check", "--codemod", "train.py", ".")])
 def test_a_program_is_no_codemod_and_is_not_run(run: Run, write: Write, words: tuple[str, ...]) -> None:
-    program = write("train.py", _EVIL)
+    program = write("train.py", f"x = 1  # devfix: ignore\n{_EVIL}")
     done = run(*words)
-    assert done.code == 2 and "it was not run; a line of a program is FILE:LINE" in done.err
+    assert done.code == 2 and "so it was not run; a line of a program is FILE:LINE" in done.err
     assert not (program.parent / "executed").exists()
 
 

@@ -131,7 +131,9 @@ def _one_of(a: Value, b: Value) -> Value:
     items: list[Value] = []
     for value in (a, b):
         for one in value.items or () if value.role == SEVERAL else (value,):
-            if not any(one.kind == known.kind and one.ref == known.ref for known in items):
+            if not any(
+                (one.kind, one.ref) == (known.kind, known.ref) and one.bound is known.bound for known in items
+            ):
                 items.append(one)
     return Value(UNKNOWN, role=SEVERAL, items=tuple(items)) if len(items) <= MAX_CALLEES else ANYTHING
 

@@ -193,3 +193,5 @@ CUDA_LIBRARIES = (
     "pynvml",
     "cuda.",
 )
+# Progress bars, which give what they are given, also as contexts.
+PROGRESS_BARS = frozenset({"tqdm", "trange"})

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 How = Literal["rule", "libcst", "bowler"]
 _PREFIX = "devfix_own_"
-_ABOUT = re.compile(rb"devfix|codemod", re.IGNORECASE)
+# A file of codemods imports devfix, or what its author calls codemods; a comment that silences devfix is no import.
+_IMPORTS = re.compile(rb"^[ \t]*(?:from|import)\b[^\n#]*(?:devfix|codemod)", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ def of_file(spec: str, how: How, path: str, name: str = "") -> Origin:
         code = read_bytes(path)
     except DocumentError as error:
         raise ConfigError(f"codemod {spec}: {path}: {error}") from error
-    if how == "rule" and not _ABOUT.search(code):
+    if how == "rule" and not _IMPORTS.search(code):
         raise ConfigError(
-            f"codemod {spec}: it has nothing of devfix in it, so it was not run; a line of a program is FILE:LINE"
+            f"codemod {spec}: it imports nothing of devfix, so it was not run; a line of a program is FILE:LINE"
         )
     stem = "".join(c if c.isalnum() else "_" for c in os.path.splitext(os.path.basename(path))[0])
     module = f"{_PREFIX}{stem}_{digest_of(path.encode('utf-8', 'surrogatepass'))[:8]}"

@@ -54,9 +54,8 @@ _NCCL_TYPES = frozenset(
     )
 )
 _of_nccl: dict[str, bool] = {}  # names of groups that have NCCL for CUDA: do they have nothing else?
-_sent: weakref.WeakValueDictionary[int, Any] = (
-    weakref.WeakValueDictionary()
-)  # by address: a group may give it back
+# What was given to a group, by its address: the group may give it back.
+_sent: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _shadows: dict[str, Any] = {}  # name of a group -> its shadow, boxed
 
 

@@ -32,9 +32,8 @@ class NativeFunction:
     @property
     def method(self) -> str:
         """The name of the wrapper in RegisterCUDA.cpp, which is part of error messages."""
-        out = (
-            "!)" in self.schema.split("->")[0].partition("*, ")[2]
-        )  # an argument by keyword that is written to
+        # Is an argument by keyword written to?
+        out = "!)" in self.schema.split("->")[0].partition("*, ")[2]
         name = f"{self.name}_out" if out else self.name
         if self.structured:
             return f"wrapper_{self.key}_{name}" + (f"_{self.overload}" if self.overload else "")

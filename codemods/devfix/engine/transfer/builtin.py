@@ -26,6 +26,7 @@ from devfix.engine.values import (
     TEXT,
     Value,
 )
+from devfix.models.frameworks import PROGRESS_BARS
 
 _NUMBERS = frozenset(
     [
@@ -77,7 +78,7 @@ class Builtins(Methods):
             if first.kind in (SEQUENCE, BATCH) or not values:
                 return first if values else Value(SEQUENCE, items=())
             return Value(SEQUENCE, rest=self.iterate(first, node))
-        if name in ("tqdm", "trange"):
+        if name in PROGRESS_BARS:
             return first
         if name == "next":
             return self.iterate(first, node)
@@ -134,6 +135,11 @@ class Builtins(Methods):
         ):
             return A_TEXT if name in ("repr", "format", "input") else ANYTHING
         return self.unknown_call(node, name, arguments)
+
+    def is_progress_bar(self, node: ast.expr) -> bool:
+        """Does an expression make a progress bar over something?"""
+        name = self.file.dotted(node.func) if isinstance(node, ast.Call) else ""
+        return name.rpartition(".")[2] in PROGRESS_BARS
 
     def _reduced(self, name: str, node: ast.Call, first: Value, values: list[Value]) -> Value:
         if name == "abs":

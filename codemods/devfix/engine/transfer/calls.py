@@ -25,7 +25,7 @@ from devfix.engine.places import (
     is_parameter,
 )
 from devfix.engine.relevance import is_plain
-from devfix.engine.transfer.callees import Callees
+from devfix.engine.transfer.lambdas import Lambdas
 from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import speaks_of
 from devfix.engine.values import (
@@ -58,7 +58,7 @@ MAX_DEPTH = 6
 _WRAPPERS = frozenset({"wrapper", "scatters"})
 
 
-class Calls(Callees):
+class Calls(Lambdas):
     def arguments(self, node: ast.Call) -> Arguments:
         values = []
         self.analysis.named.note(self, node)

@@ -47,7 +47,7 @@ from devfix.engine.values import (
 from devfix.models import frameworks, torch_api
 from devfix.models.loader import public
 
-_PASS_THROUGH = frozenset({"tqdm", "trange", "track", "prange", "deepcopy", "copy"})
+_PASS_THROUGH = frameworks.PROGRESS_BARS | {"track", "prange", "deepcopy", "copy"}
 # Arguments of `from_pretrained` with which accelerate places the parts, and moves their inputs.
 _PLACED_BY = frozenset({"device_map", "quantization_config", "load_in_8bit", "load_in_4bit"})
 _INPUTS = ("inputs", "args", "example_inputs")

@@ -72,10 +72,11 @@ class ModuleRuns(Attributions):
         return found
 
     def _run_quietly(self, node: ast.Call, module: Value, stood_for: Value, arguments: Arguments) -> Value:
-        if any(
-            one.kind == JOIN for one in stood_for.links
-        ):  # made on another path, it was moved like the first
-            self.move_module(module.ref, self.where(stood_for))
+        """A run of a module of another class than the one that stands for it, of which nothing is told."""
+        if any(one.kind == JOIN for one in stood_for.links):
+            self.move_module(
+                module.ref, self.where(stood_for)
+            )  # made on another path, it was moved like the first
         self.quiet += 1
         try:
             return self._run_module(node, module, arguments)

@@ -276,7 +276,7 @@ class Run(Processes):
             given = self.special(item.context_expr, value, "__enter__")
             if given is not None:
                 opened.append((item.context_expr, value))
-            elif value.kind == SEQUENCE and "tqdm" not in self.file.source.code(item.context_expr):
+            elif value.kind == SEQUENCE and not self.is_progress_bar(item.context_expr):
                 given = element(value)  # what a generator yields that is made a context
             self.analysis.entered += self.entered(value, item.context_expr)
             if value.kind == DEVICE:

@@ -11,7 +11,7 @@ from devfix.engine.values import ANYTHING, Value
 MAX_LAMBDAS = 4  # that are running
 
 
-class Callees(ModuleRuns):
+class Lambdas(ModuleRuns):
     def call_lambda(self, made: ast.Lambda, frame: Frame, arguments: Arguments) -> Value:
         """What a lambda gives that was made in a run: `frame`."""
         if self.lambdas >= MAX_LAMBDAS or frame.file is not self.file:
