@@ -12,7 +12,9 @@ from devfix.checkers import (
     forgotten,
     given_modules,
     handed_together,
+    host_reads,
     indices,
+    inputs,
     mismatches,
     refusals,
     siblings,
@@ -20,6 +22,7 @@ from devfix.checkers import (
 from devfix.checkers.literal_programs import is_right
 from devfix.checkers.reach import is_reached
 from devfix.codemod import Codemod
+from devfix.engine.analysis import Analysis
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.text.bindings import FunctionNode
@@ -65,6 +68,19 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
                 if not _is_dead(flow, finding):
                     yield finding
         spoken |= told
+    for finding, lines in flow.project.told(_in_program):
+        if finding.codemod in wanted and spoken.isdisjoint(lines):
+            yield finding
+
+
+def _in_program(analysis: Analysis) -> list[tuple[Finding, set[int]]]:
+    """What goes wrong in a file only as a program uses it, which passes what nobody sees there."""
+    every = [*mismatches.CODEMODS, *host_reads.CODEMODS]
+    found = [*mismatches.found(analysis, every), *host_reads.found(analysis, every)]
+    source = analysis.file.source
+    for one in inputs.findings(analysis):
+        found.append((one, {source.position(one.span.start)[0]}))
+    return found
 
 
 def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:

@@ -50,6 +50,7 @@ from devfix.text.source import Source
 
 _LENGTHS = "lengths-on-cpu"
 _NUMPY = "numpy-of-device"
+CODEMODS = (_NUMPY, _LENGTHS)
 # Functions of these that take a tensor fail at once; others may hand it on, or refuse it on the CPU as well.
 _CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -1,9 +1,10 @@
-"""What a file passes to the functions of other files."""
+"""What a file passes to the functions of other files, and what goes wrong there then."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from copy import copy
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.callers import Call, Given, Site
@@ -58,6 +59,14 @@ class Calling(Analysis):
         # A copy on the CPU is there, whatever it is a copy of.
         copied = kind == TENSOR and place.on_host and any(one.kind == MOVE for one in value.links)
         return Given(kind, role, place, copied or not value.assumed, self._site(place))
+
+    def seen_from(self, file: File) -> Analysis:
+        """What strays of what another file makes, and what that reads on the host, as facts of that file."""
+        view = copy(self)
+        view.file = file
+        view.mismatches = [one for one in self.mismatches if one.stray.links[0].file is file]
+        view.host_reads = [one for one in self.host_reads if one.file is file]
+        return view
 
     def _site(self, place: Place) -> Site | None:
         """Where something is moved there, in this file."""

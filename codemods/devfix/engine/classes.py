@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class, Function
-from devfix.engine.joins import join
 from devfix.engine.places import (
     AT_DEFAULT,
     BY_OWNER,
@@ -24,19 +23,17 @@ from devfix.engine.places import (
     alternatives,
     choose,
 )
+from devfix.engine.rebuilding import rebuild
 from devfix.engine.state import MAX_NESTING, State
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     ANYTHING,
-    BATCH,
     CLASS,
     DATA,
-    DEVICE,
     GIVEN,
     MAPPING,
     MODULE,
     NONE,
-    NUMBER,
     OBJECT,
     SEQUENCE,
     STORE,
@@ -58,7 +55,6 @@ OTHER_FRAMEWORKS = frozenset(
     {"paddle", "jittor", "mindspore", "tensorflow", "keras", "flax", "mxnet", "oneflow", "tinygrad", "mlx"}
 )
 _MADE = frozenset({DEFAULT, CPU, VAR, LITERAL})  # places of what the constructor itself makes or moves
-MAX_BUILDERS = 6  # methods besides the constructor that are run to see what they store
 
 
 class Classes:
@@ -147,10 +143,7 @@ class Classes:
             self._settle(state, cell, self.place(owner))
             if init is not None:
                 self._left_behind(init, state, cell)
-        builders = {
-            name: methods - {"__init__"} for name, methods in owner.stores.items() if methods - {"__init__"}
-        }
-        self._rebuilt(owner, me, state, builders)
+        rebuild(self.analysis, owner, me, state)
         for _, value in state.attributes(cell):
             self._left_open(value, state)
         if self.kind(owner) == "object":
@@ -250,66 +243,6 @@ class Classes:
                 if one.kind == MODULE and one.ref in self.analysis.part_of:  # on one path, of a ModuleList
                     self._settle(state, one.ref, place, depth + 1)
 
-    def _rebuilt(self, owner: Class, me: Value, state: State, builders: dict[str, set[str]]) -> None:
-        """Attributes that other methods store: known only as far as all of them agree."""
-        if not builders:
-            return
-        cell = me.ref
-        first = {name: state.attribute(cell, name) for name in builders}
-        order: list[str] = []
-        for methods in builders.values():
-            order += [name for name in sorted(methods) if name not in order]
-        ends: list[tuple[str, State]] = []
-        for name in order if len(order) <= MAX_BUILDERS else ():
-            method = owner.method(name)
-            if method is not None and not method.static:
-                end = self.analysis.run_method(method, me, state.copy(), quiet=True)
-                ends.append((name, end))
-        for name in builders:
-            before = first[name]
-            values = [before] if before is not None else []
-            for method_name, end in ends:
-                found = end.attribute(cell, name)
-                if method_name == "forward" and before is not None and _has_tensors(before):
-                    if (
-                        found is not None
-                        and found.kind in (TENSOR, BATCH, before.kind)
-                        and _recurs(owner.method("forward"), name)
-                    ):
-                        continue  # it is there in the second run; the first one meets what was there before
-                if found is not None and not any(found is one for one in values):
-                    values.append(found)
-            made = (
-                self._agreed([one for one in values if one is not None])
-                if len(order) <= MAX_BUILDERS
-                else None
-            )
-            if made is not None and made.kind != UNKNOWN:
-                made = made.but(place=NOWHERE) if made.kind == NUMBER else made  # at first it is another one
-                state.set_attribute(cell, name, made)
-                for _, end in ends:
-                    if made.ref is not None and made.kind == MODULE and made.ref in end.places:
-                        known = end.places[made.ref]
-                        state.places.setdefault(made.ref, NOWHERE if known.on_host else known)
-                        for attribute, value in end.attributes(made.ref):
-                            if (made.ref, attribute) not in state.heap:
-                                state.heap[made.ref, attribute] = value
-            else:
-                state.heap.pop((cell, name), None)
-
-    def _agreed(self, values: list[Value]) -> Value | None:
-        known = [one for one in values if one.kind != NONE]
-        if not known:
-            return values[0] if values else None
-        made = known[0]
-        for one in known[1:]:
-            if one.kind != made.kind or (one.kind in (MODULE, OBJECT) and one.ref != made.ref):
-                return None
-            if one.kind in (TENSOR, DEVICE) and one.place != made.place:
-                return None
-            made = join(made, one)
-        return made
-
     def builders(self, owner: Class) -> frozenset[str]:
         """The methods that the constructor calls: they run before the module is anywhere."""
         init = owner.method("__init__")
@@ -374,22 +307,3 @@ def _argument(place: Place, init: Function) -> str:
     key = place.key
     of_init = place.kind == OF and isinstance(key, tuple) and key[:2] == ("parameter", id(init.node))
     return str(key[2]) if of_init and isinstance(key, tuple) else ""
-
-
-def _has_tensors(value: Value) -> bool:
-    """Is it a tensor, or a sequence of tensors, such as the states of an LSTM?"""
-    items = value.items if value.kind == SEQUENCE else None
-    return value.kind == TENSOR or (bool(items) and all(one.kind == TENSOR for one in items or ()))
-
-
-def _recurs(method: Function | None, name: str) -> bool:
-    """Does a method store in an attribute what it makes of it?"""
-    for node in method.nodes if method is not None else ():
-        if isinstance(node, ast.Assign) and _has_attribute(node.value, name):
-            if any(_has_attribute(target, name) for target in node.targets):
-                return True
-    return False
-
-
-def _has_attribute(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Attribute) and one.attr == name for one in ast.walk(node))

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from devfix.engine.files import Class
+from devfix.engine.files import Class, Function
 from devfix.text.source import Source, remembered
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
@@ -117,13 +117,42 @@ def super_call(owner: Class) -> ast.stmt | None:
 
 
 def only_building(owner: Class) -> set[str]:
-    """The methods of a class that run while an object is made, and only then, by their names."""
-    first = owner.methods.get("__init__")
-    called = set(first.called if first is not None else ())
-    for name, method in owner.methods.items():
-        if name != "__init__" and name not in called:
-            called -= method.called
-    return {"__init__", *called}
+    """The methods of a class that run only while an object is made, by their names, as far as its files say."""
+    methods: dict[str, list[Function]] = {}
+    for one in owner.lineage:
+        for method in one.methods.values():
+            methods.setdefault(method.name, []).append(method)
+    building, others = _reached({"__init__"}, methods), set[str]()
+    while later := {name for name in building - {"__init__"} if _is_called_by_others(name, owner, building)}:
+        others |= later
+        building -= _reached(others, methods)
+    return building
+
+
+def _reached(names: set[str], methods: dict[str, list[Function]]) -> set[str]:
+    """Methods, and those that they call in turn."""
+    found, todo = set(names), list(names)
+    while todo:
+        more = {name for one in methods.get(todo.pop(), ()) for name in one.called} & methods.keys() - found
+        found |= more
+        todo += more
+    return found
+
+
+def _is_called_by_others(name: str, owner: Class, building: set[str]) -> bool:
+    """Does a method of the class that is none of these call a method, or what is outside of the class?"""
+    family = {one.node for one in owner.lineage}
+    for file in {one.file for one in owner.lineage}:
+        for call in file.source.calls_by_name.get(name, ()) if name in file.source.text else ():
+            around = file.of_node.get(
+                file.source.enclosing(call, ast.FunctionDef, ast.AsyncFunctionDef) or call
+            )
+            if isinstance(around, Function) and around.owner is not None and around.owner.node in family:
+                if around.name in building:
+                    continue
+            if isinstance(call.func, ast.Attribute):
+                return True
+    return False
 
 
 def has_own_way(owner: Class, name: str) -> bool:

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from devfix.engine.analysis import Analysis
     from devfix.engine.callers import Call
     from devfix.engine.files import Function, Resolver
+    from devfix.findings import Finding
 
 
 class Outside:
@@ -131,3 +133,9 @@ class Outside:
     def used(self, name: str) -> bool | None:
         """Is a function or method of the asking file mentioned anywhere but in its `def`? None: not known."""
         return None
+
+    def told(
+        self, check: Callable[[Analysis], list[tuple[Finding, set[int]]]]
+    ) -> list[tuple[Finding, set[int]]]:
+        """What `check` finds in the asking file, each with its lines, where programs that load it are followed."""
+        return []

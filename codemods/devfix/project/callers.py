@@ -9,13 +9,18 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from devfix.documents import bytes_of
+from devfix.engine.analysis import Analysis
 from devfix.engine.callers import Call
 from devfix.engine.calling import Calling, PassedOn
 from devfix.engine.evidence import is_of_pytest
 from devfix.engine.files import File, Function
+from devfix.findings import Finding, Related, Safety, Span
 from devfix.pipeline import depends
 from devfix.pipeline.depends import Needs
 from devfix.pipeline.listing import FILES, python_files, state_of_all
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
 
 CALLERS = 24  # files
 READ = 16  # files whose names are kept
+PROGRAMS = 4  # of those that load a file
+Told = tuple[Finding, set[int]]  # with the lines that it is about
+Check = Callable[[Analysis], list[Told]]
 _OTHER_DEFAULT = re.compile(
     r"\bset_default_device\(\s*(?![\"']cpu)|\bset_default_tensor_type\([^)\n]{0,60}cuda", re.IGNORECASE
 )
@@ -42,6 +50,7 @@ class Callers:
         self.project = project
         self._read: dict[str, tuple[Source, dict[str, list[tuple[ast.expr, ast.Call | None]]]]] = {}
         self._passed: dict[str, tuple[PassedOn, Needs]] = {}
+        self._told: dict[str, tuple[dict[tuple[str, str], list[Told]], Needs]] = {}  # by path and text
         self._index: dict[str, list[str]] | None = None
         self._state = ""  # of the files that it is made of
         self.complete = False  # was it made, and of all files?
@@ -57,6 +66,49 @@ class Callers:
                 return []
             found.extend(calls)
         return found
+
+    def told(self, path: str, text: str, check: Check) -> list[Told]:
+        """What goes wrong in a file where programs that load it are followed, once each.
+
+        A fix is safe only where all programs that are known, of not too many, ask for it.
+        """
+        programs = [one for one in self.programs(path) if one != path and not is_of_pytest(one)]
+        found: dict[tuple[str, Span], list[Told]] = {}
+        for program in programs[:PROGRAMS]:
+            known = depends.remembered(self._told, program, partial(self._check, program, check))
+            for finding, lines in known.get((path, text), ()):
+                here = Related(Span(0, 0), "a program that runs it so", program)
+                finding = replace(finding, related=(*finding.related, here))
+                found.setdefault((finding.codemod, finding.span), []).append((finding, lines))
+        told = []
+        for every in found.values():
+            finding, lines = every[0]
+            edits = {one.fix.edits if one.fix is not None else () for one, _ in every}
+            if finding.fix is not None and (len(every) < len(programs) or len(edits) > 1):
+                finding = replace(finding, fix=replace(finding.fix, safety=Safety.UNSAFE))
+            told.append((finding, lines))
+        return told
+
+    def _check(self, path: str, check: Check) -> dict[tuple[str, str], list[Told]]:
+        """What a program, run from its first line, finds in each of the other files."""
+        source = self.project.files.source(path)
+        if source is None:
+            return {}
+        run = Calling(File(path, source, self.project.resolve))
+        try:
+            run.run_only(self._callers_in(run.file))
+            others = {one.stray.links[0].file for one in run.mismatches} | {
+                one.file for one in run.host_reads
+            }
+            return {
+                (one.path, one.source.text): check(run.seen_from(one))
+                for one in others
+                if one is not run.file
+            }
+        except RecursionError:
+            return {}
+        finally:
+            run.release()
 
     def _importers(self, function: Definition) -> list[str]:
         """The files whose imports and text have the function's name."""
@@ -104,8 +156,19 @@ class Callers:
 
     def _run(self, path: str, source: Source) -> PassedOn:
         """What a file passes to functions of other files, in its body and in the functions that call them."""
-        file = File(path, source, self.project.resolve)
-        imported = {name for name, of in source.imports.items() if self.project.files.has(path, of)}
+        run = Calling(File(path, source, self.project.resolve))
+        try:
+            run.run_only(self._callers_in(run.file))
+            return run.passed_on
+        except RecursionError:
+            return {}
+        finally:
+            run.release()
+
+    def _callers_in(self, file: File) -> dict[Function, None]:
+        """The functions of a file that call what it imports from other files of the project."""
+        source = file.source
+        imported = {name for name, of in source.imports.items() if self.project.files.has(file.path, of)}
         homes: dict[Function, None] = {}
         for node in source.calls:
             root = node.func
@@ -115,14 +178,7 @@ class Callers:
                 home = file.of_node.get(source.enclosing(node, *FUNCTIONS, ast.Lambda) or node)
                 if isinstance(home, Function):
                     homes[home] = None
-        run = Calling(file)
-        try:
-            run.run_only(homes)
-            return run.passed_on
-        except RecursionError:
-            return {}
-        finally:
-            run.release()
+        return homes
 
     def _uses(self, path: str, source: Source, name: str) -> list[tuple[ast.expr, ast.Call | None]]:
         """Where a name, or an attribute of that name, stands in a file; and its call, where it is called."""

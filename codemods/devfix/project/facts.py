@@ -40,6 +40,7 @@ _WORD = re.compile(r"\w+")
 _SCRIPT = re.compile(r"^torch\.save\(", re.MULTILINE)
 _DEVICES = re.compile(r"cuda|device")
 _NAME = re.compile(r"([\w.]+)(?:\s+as\s+\w+)?")
+_BESIDES_NAMES = re.compile(r"#[^\n]*|[()\\]")  # comments, brackets and the ends of lines that go on
 _INIT = "__init__.py"
 # A script that is installed with what lies beside it, not only one that compiles something.
 _INSTALLS = re.compile(r"find_(?:namespace_)?packages|\bpackages\s*=|\bpy_modules\b")
@@ -144,7 +145,7 @@ class Facts:
         data = files.text(path).encode("utf-8", "replace")
         anyway = tried_anyway(data)
         for module, names, modules, outermost in statements_in(data):
-            given = (names or modules).decode().partition("#")[0].replace("(", "").replace(")", "")
+            given = _BESIDES_NAMES.sub("", (names or modules).decode())
             base = module.decode()
             outermost = outermost or module in anyway
             joint = "" if not base or base.endswith(".") else "."

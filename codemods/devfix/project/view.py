@@ -11,6 +11,7 @@ from devfix.engine.callers import Call
 from devfix.engine.files import File, Function, Resolver
 from devfix.flow.outside import Outside
 from devfix.project import versions
+from devfix.project.callers import Check, Told
 from devfix.project.outline import Definition, Outline
 from devfix.project.project import Project
 from devfix.text.source import Source
@@ -114,3 +115,6 @@ class View(Outside):
         if function.outer is not None or self._outline.names.get(name) != what:
             return []
         return self.project.callers.given(Definition(self.path, name, what), tests)
+
+    def told(self, check: Check) -> list[Told]:
+        return self.project.callers.told(self.path, self.source.text, check)

@@ -257,6 +257,8 @@ class Calls(Lambdas):
             bound=Value(CLASS, ref=owner),
             links=(self.link(MAKE, node, owner.name),),
         )
+        if what == "host":
+            self.keeps_on_host(arguments)
         if what == "module":
             self.state.set_place(cell, self.default if self.analysis.default_is_known else NOWHERE)
         if what == "owned":

@@ -39,18 +39,18 @@ class Elements(Autocasts):
         if len(parts) < 2 or any(one.kind != MODULE for one in parts):
             return element(value)
         parts = [one for one in parts if one.role not in ANYWHERE] or parts
-        first = parts[0]
+        first, held = parts[0], tuple([one for one in parts if one.ref is not None])
         if len({self.where(one) for one in parts}) > 1:
-            return element(value)
+            any_one = element(value)
+            return any_one and any_one.but(items=held)
         made = {
             one.bound.ref if isinstance(one.bound, Value) else one.links[0].name if one.links else None
             for one in parts
         }
         if len(made) == 1:
-            same = [one for one in parts if one.ref is not None]
-            return first.but(items=tuple(same)) if first.ref is not None else first
+            return first.but(items=held) if first.ref is not None else first
         role = "" if any(self.is_weighted(one) for one in parts) else "stateless"
-        return Value(MODULE, self.where(first), links=first.links, role=role)
+        return Value(MODULE, self.where(first), links=first.links, role=role, items=held)
 
     def is_weighted(self, module: Value, depth: int = 0) -> bool:
         """Has a module anything that is moved, as far as its class and parts are in view?"""

@@ -287,6 +287,7 @@ class Library(OutOfSight):
             return inner.but(role="scatters")
         if dotted.startswith("torch.utils.data."):
             self.draws_on_host(last, arguments)
+            self.keeps_on_host(arguments)
         if dotted == "torch.utils.data.TensorDataset":
             tensors = Value(SEQUENCE, items=tuple(value for value, _ in values))
             return Value(SEQUENCE, rest=tensors, fields={"tensors": tensors})

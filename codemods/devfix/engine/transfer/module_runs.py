@@ -21,7 +21,7 @@ from devfix.engine.places import (
     alternatives,
     is_parameter,
 )
-from devfix.engine.state import either, merge
+from devfix.engine.state import MAX_NESTING, either, merge
 from devfix.engine.transfer.attributions import Attributions
 from devfix.engine.transfer.requirements import Operand
 from devfix.engine.values import (
@@ -30,7 +30,9 @@ from devfix.engine.values import (
     JOIN,
     LIBRARY_CALL,
     MAKE,
+    MAPPING,
     MODULE,
+    SEQUENCE,
     TENSOR,
     UNKNOWN,
     USES,
@@ -93,7 +95,11 @@ class ModuleRuns(Attributions):
         scatters = module.role == "scatters" or module.ref in parts.scattering
         scatters = scatters and not place.on_host  # it moves its inputs
         if scatters and not any(one.on_host for one, _ in alternatives(place, self.state.path)):
-            return Value(BATCH, place, assumed=module.assumed)
+            if module.bound is None:
+                return Value(BATCH, place, assumed=module.assumed)
+            values = [(_scattered(value, place), at) for value, at in values]
+            keywords = {name: (_scattered(value, place), at) for name, (value, at) in keywords.items()}
+            arguments, scatters = (values, keywords), False
         held = None if scatters else module.bound
         if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
             forward = held.ref.method("forward") or held.ref.method("__call__")
@@ -181,6 +187,19 @@ class ModuleRuns(Attributions):
             if any(one.kind in (VAR, LITERAL) for one, _ in alternatives(given, self.state.path)):
                 return given
         return place
+
+
+def _scattered(value: Value, place: Place, depth: int = 0) -> Value:
+    """What a module gets of a value that is spread over its devices: tensors, also in lists and dicts, are there."""
+    if value.kind in (TENSOR, BATCH):
+        return value.but(place=place, links=())
+    if value.kind not in (SEQUENCE, MAPPING) or depth > MAX_NESTING:
+        return value
+    return value.but(
+        items=value.items and tuple([_scattered(one, place, depth + 1) for one in value.items]),
+        fields=value.fields and {key: _scattered(one, place, depth + 1) for key, one in value.fields.items()},
+        rest=value.rest and _scattered(value.rest, place, depth + 1),
+    )
 
 
 def _is_made_of_rows(value: Value) -> bool:

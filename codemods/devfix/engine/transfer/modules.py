@@ -32,6 +32,7 @@ from devfix.engine.values import (
     UNKNOWN,
     Assumption,
     Value,
+    elements,
 )
 
 _MOVES_DATA = (".to(", ".cuda(", "device", "to_device")
@@ -87,10 +88,11 @@ class Modules(Holders):
         if parts and None not in owners:  # they are in other modules, too
             self.analysis.parts.made_of[node] = frozenset(owners)
         places = set()
+        open_ = _is_spread(node) and any(
+            value.kind in (SEQUENCE, MAPPING) and not elements(value) for value in given
+        )
         given = [value for value in given if value.kind not in (SEQUENCE, MAPPING)]
-        if any(part.kind not in (MODULE, NONE) for part in (*parts, *given)) or any(
-            isinstance(one, ast.Starred) for one in node.args
-        ):
+        if open_ or any(part.kind not in (MODULE, NONE) for part in (*parts, *given)):
             self.analysis.unseen.add(made.ref)
         for i, part in enumerate(parts):
             if part.kind == MODULE:
@@ -99,7 +101,7 @@ class Modules(Holders):
                 places |= {self.where(part)} if part.role not in ANYWHERE else set()
         if parts and all(part.role in ANYWHERE for part in parts):
             made = self.analysis.made[made.ref] = made.but(role="bare")
-        if any(isinstance(one, ast.Starred) for one in node.args) and not places:
+        if _is_spread(node) and not places:
             self.state.set_place(made.ref, NOWHERE)
         elif len(places) == 1:
             self.state.set_place(made.ref, places.pop())
@@ -162,6 +164,8 @@ class Modules(Holders):
         """The parts of a Sequential that all are known, in their order, if the class of one is in view."""
         if module.ref in self.analysis.unseen or self.class_of(module) != "torch.nn.Sequential":
             return []
+        if _is_spread(module.links[0].node):
+            return []  # of a list that a loop has filled, the order is not known
         held = [(name, one) for name, one in self.state.attributes(module.ref) if one.kind == MODULE]
         parts = [one for name, one in held if name[:1] == "#"] or [one for _, one in held]
         return parts if any(isinstance(one.bound, Value) for one in parts) else []
@@ -185,6 +189,13 @@ class Modules(Holders):
             ):
                 if self.state.place_of(value.ref) != place:
                     self._move(value.ref, place, depth + 1)
+
+    def keeps_on_host(self, arguments: Arguments) -> None:
+        """What a data set is made of stays on the CPU: it may be read by processes of a loader, which have no CUDA."""
+        for value, at in (*arguments[0], *arguments[1].values()):
+            for one, _ in self.tensors(value, at):
+                if one.links and self.where(one).on_host:
+                    self.analysis.read_on_host.update(one.moved_at())
 
     def loader(self, node: ast.Call, arguments: Arguments) -> Value:
         """A data loader: batches are on the CPU, unless data set or collate function move them."""
@@ -257,3 +268,8 @@ def _hands_on(made: ast.Lambda) -> bool:
     """`lambda x: x` and `lambda x: x[0]`, which make no tensors."""
     body = made.body.value if isinstance(made.body, ast.Subscript) else made.body
     return isinstance(body, ast.Name) and [one.arg for one in made.args.args] == [body.id]
+
+
+def _is_spread(node: ast.AST) -> bool:
+    """Is it a call with `*several`?"""
+    return isinstance(node, ast.Call) and any(isinstance(one, ast.Starred) for one in node.args)

@@ -75,7 +75,7 @@ class Moves(Library):
         if base.kind == MODULE:
             self._part_moved(node, base, place)
             self.analysis.parts.moved.update(one.node for one in base.links[:1])
-            if base.ref is not None:
+            if base.ref is not None or base.items:
                 there = NOWHERE if self._is_one_of_many(node) else place
                 for one in base.items or (base,):  # it may stand for several
                     self.outrun(node, one, place)

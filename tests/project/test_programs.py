@@ -1,0 +1,156 @@
+"""What goes wrong in a file only as programs use it, which pass what nobody sees there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import devfix
+import pytest
+from devfix.findings import Safety
+from repositories import report, write
+
+NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def start(self, n, device):
+        return torch.zeros(n, 4, device=device)
+
+    def forward(self, x, before):
+        return self.layer(x + before)
+"""
+TRAINER = """
+import torch
+import torch.nn.functional as F
+
+
+class Trainer:
+    def __init__(self, model, optimizer, data, device):
+        self.model = model
+        self.optimizer = optimizer
+        self.data = data
+        self.device = device
+
+    def step(self):
+        for x, y in self.data:
+            x, y = x.to(self.device), y.to(self.device)
+            loss = F.cross_entropy(self.model(x, self.model.start(len(x), self.device)), y)
+            loss.backward()
+            self.optimizer.step()
+
+    def check(self):
+        self.model.eval()
+        for x, y in self.data:
+            out = self.model(x.to(self.device), self.model.start(len(x), self.device))
+            print(out.argmax(1).cpu().numpy())
+"""
+MAIN = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from net import Net
+from trainer import Trainer
+
+
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = Net().to(device)
+    data = DataLoader(TensorDataset(torch.rand(8, 4), torch.zeros(8).long()), batch_size=4)
+    trainer = Trainer(model, torch.optim.SGD(model.parameters(), 0.1), data, device)
+    trainer.step()
+    trainer.check()
+
+
+if __name__ == "__main__":
+    main()
+"""
+MOVED = "            x, y = x.to(self.device), y.to(self.device)\n"
+PLANTS = {
+    "a batch": ("trainer.py", MOVED, "", "trainer.py:14 move-inputs"),
+    "a batch in an expression": (
+        "trainer.py",
+        "x.to(self.device), self",
+        "x, self",
+        "trainer.py:22 move-inputs",
+    ),
+    "a factory of a module": ("net.py", ", device=device", "", "net.py:12 place-factory"),
+    "a read": ("trainer.py", ".cpu().numpy()", ".numpy()", "trainer.py:24 numpy-of-device"),
+}
+
+
+def found(folder: Path) -> list[str]:
+    """What devfix says of a repository, each as `file:line codemod`."""
+    return [f"{Path(one.path).name}:{one.line} {one.codemod}" for one in devfix.check(folder).findings]
+
+
+def repository(folder: Path, file: str = "", old: str = "", new: str = "") -> None:
+    files = {"net.py": NET, "trainer.py": TRAINER, "main.py": MAIN}
+    if file:
+        assert old in files[file]
+        files[file] = files[file].replace(old, new)
+    write(folder, files)
+
+
+def test_a_repository_in_which_all_is_right(tmp_path: Path) -> None:
+    repository(tmp_path)
+    assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize(("file", "old", "new", "expected"), PLANTS.values(), ids=PLANTS)
+def test_what_only_the_program_shows(tmp_path: Path, file: str, old: str, new: str, expected: str) -> None:
+    repository(tmp_path, file, old, new)
+    assert found(tmp_path) == [expected]
+
+
+def test_the_file_alone_shows_nothing(tmp_path: Path) -> None:
+    repository(tmp_path, "trainer.py", MOVED, "")
+    (tmp_path / "main.py").unlink()
+    assert found(tmp_path) == []
+
+
+def test_a_fix_tells_of_the_program_and_leaves_nothing_to_find(tmp_path: Path) -> None:
+    repository(tmp_path, *PLANTS["a factory of a module"][:3])
+    made = report(tmp_path, codemods=["place-factory"])
+    (finding,) = (one for result in made.results for one in result.findings)
+    assert [Path(one.path).name for one in finding.related if "program" in one.message] == ["main.py"]
+    assert finding.fix is not None and finding.fix.safety is Safety.SAFE
+    devfix.fix(tmp_path, write=True)
+    assert "torch.zeros(n, 4, device=" in (tmp_path / "net.py").read_text()
+    assert found(tmp_path) == []
+
+
+def test_a_fix_is_safe_only_if_all_programs_ask_for_it(tmp_path: Path) -> None:
+    repository(tmp_path, *PLANTS["a factory of a module"][:3])
+    other = MAIN.replace("model = Net().to(device)", "model = Net()").replace("data, device)", "data, 'cpu')")
+    (tmp_path / "other.py").write_text(other)
+    (finding,) = devfix.check(tmp_path).findings
+    assert finding.safety is Safety.UNSAFE
+
+
+def test_what_programs_pass_from_the_cpu_is_told_there(tmp_path: Path) -> None:
+    repository(tmp_path, "main.py", "Net().to(device)", "Net()")
+    assert found(tmp_path) == ["main.py:10 module-never-moved"]
+
+
+def test_tests_are_no_programs(tmp_path: Path) -> None:
+    repository(tmp_path, *PLANTS["a factory of a module"][:3])
+    (tmp_path / "main.py").rename(tmp_path / "test_main.py")
+    assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "imported",
+    ["from net import (  # the model\n    Net,\n)", "from net import nn, \\\n    Net", "import net"],
+)
+def test_programs_are_found_however_they_import(tmp_path: Path, imported: str) -> None:
+    repository(tmp_path, *PLANTS["a factory of a module"][:3])
+    made = MAIN.replace("from net import Net", imported)
+    (tmp_path / "main.py").write_text(
+        made.replace("Net().", "net.Net().") if imported == "import net" else made
+    )
+    assert found(tmp_path) == ["net.py:12 place-factory"]
