@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 from devfix.checkers.signs import is_other_framework
 from devfix.engine.analysis import Analysis
-from devfix.engine.evidence import about_devices
 from devfix.engine.files import File, Function
 from devfix.engine.forms import WRONG_TYPES
 from devfix.engine.places import literal
@@ -20,10 +19,8 @@ LOST, NAMES, COMPARED, NUMBERS = (
     "device-comparison",
     "hard-coded-cuda",
 )
-MOVES = "move-inputs"
-CODEMODS = frozenset({LOST, NAMES, COMPARED, NUMBERS, MOVES})
+CODEMODS = frozenset({LOST, NAMES, COMPARED, NUMBERS})
 _Told = tuple[str, ast.AST, str, Fix | None]  # codemod, where, message, fix
-_OF_CUDA = ("device", "non_blocking", "memory_format", "async")  # the last one until torch 0.4
 _CHOOSING = (ast.IfExp, ast.Attribute, ast.Subscript, ast.JoinedStr)
 
 
@@ -33,7 +30,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
     packages = {one.partition(".")[0] for one in file.source.imports.values()}
     if "torch" not in packages or is_other_framework(file.source):
         return  # `.to("gpu")` and `.cuda()` are of something else
-    for codemod, node, message, fix in (*_lost(file), *_names(file), *_numbers(file), *_keywords(file)):
+    for codemod, node, message, fix in (*_lost(file), *_names(file), *_numbers(file)):
         if codemod in wanted:
             span = file.source.span(node)
             yield Finding(codemod, span, message, fix), {file.source.position(span.start)[0]}
@@ -238,23 +235,3 @@ def _numbers(file: File) -> Iterator[_Told]:
 def _asks(source: Source) -> bool:
     """Does a file ask how many devices there are, or choose which are visible?"""
     return source.has("device_count") or source.has("CUDA_VISIBLE_DEVICES")
-
-
-def _keywords(file: File) -> Iterator[_Told]:
-    """`model.cuda(cuda_device=0)`: a module's and a tensor's `cuda` have no such parameter."""
-    source = file.source
-    if any(one.name == "cuda" for one in source.definitions):
-        return  # the program has one of its own
-    for call in source.calls:
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "cuda":
-            continue
-        wrong = [one for one in call.keywords if one.arg not in (None, *_OF_CUDA)]
-        if not wrong:
-            continue
-        name, fix = wrong[0].arg or "", None
-        message = f"`.cuda()` has no parameter `{name}`: this raises TypeError"
-        if len(call.keywords) == 1 and not call.args and about_devices(name):
-            text = f"{source.code(call.func)}(device={source.code(wrong[0].value)})"
-            fix = Fix("name it `device`", (ReplaceExpression(source.span(call), text),), Safety.UNSAFE)
-            message += ". The fix assumes that `device` is meant"
-        yield MOVES, call, message, fix

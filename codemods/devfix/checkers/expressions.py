@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from devfix.engine.analysis import Analysis
+from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Missing
 from devfix.engine.forms import TYPES
 from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
@@ -119,6 +120,17 @@ def _keyword(one: Missing, analysis: Analysis) -> Told:
     return message, _moved(one, source, node), Safety.UNSAFE
 
 
+def _keyword_of_cuda(one: Missing, analysis: Analysis) -> Told:
+    source, node = analysis.file.source, one.node
+    assert isinstance(node, ast.Call)
+    message = f"`.cuda()` has no parameter `{one.name}`: this raises TypeError"
+    if len(node.keywords) > 1 or node.args or not about_devices(one.name):
+        return message, (), Safety.UNSAFE
+    text = f"{source.code(node.func)}(device={source.code(node.keywords[0].value)})"
+    edits = (ReplaceExpression(source.span(node), text),)
+    return f"{message}. The fix assumes that `device` is meant", edits, Safety.UNSAFE
+
+
 def _generator(one: Missing, analysis: Analysis) -> Told:
     source, node = analysis.file.source, one.node
     assert isinstance(node, ast.Call)
@@ -186,6 +198,7 @@ _MESSAGES = {
     "attribute": _attribute,
     "module": _module,
     "keyword": _keyword,
+    "cuda": _keyword_of_cuda,
     "generator": _generator,
     "elsewhere": _elsewhere,
     "host": _host,

@@ -243,9 +243,9 @@ class Missing:
     """A part of a device expression that raises wherever it is run, or that loses the index of a device.
 
     `kind`: name (nothing binds it), attribute (no class in view assigns it), module (a plain module has no
-    `device`), keyword (the function takes no `device=`), generator (it is one of the CPU, and `device=` is
-    elsewhere), elsewhere (a generator of a device draws for the CPU), host (what is given it draws on the CPU) or
-    index (`.to(x.device.type)`).
+    `device`), keyword (the function takes no `device=`), cuda (`.cuda()` has no such parameter), generator (it is one
+    of the CPU, and `device=` is elsewhere), elsewhere (a generator of a device draws for the CPU), host (what is given
+    it draws on the CPU) or index (`.to(x.device.type)`).
     `user`: compare, move, make or type, what the expression is for.
     """
 

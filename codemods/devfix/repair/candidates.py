@@ -305,7 +305,7 @@ def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
     while isinstance(one, ast.stmt):
         block = source.block(one)
         for above in reversed(block[: block.index(one)]):
-            if above is made:
+            if above is made or stores(source, above, node.id):
                 return "", (), None  # the others were moved before it was made
             text = source.code(above.value) if isinstance(above, ast.Assign) else ""
             device = next((one for one in devices if one and text.endswith(f".to({one})")), "")

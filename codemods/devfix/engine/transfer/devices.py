@@ -6,7 +6,7 @@ import ast
 
 from devfix.engine import form_evidence, forms, missing
 from devfix.engine.annotations import annotated, of_library
-from devfix.engine.evidence import about_devices
+from devfix.engine.evidence import about_devices, is_module_name
 from devfix.engine.facts import DeviceUse, Missing
 from devfix.engine.files import Class
 from devfix.engine.forms import NO_FORMS, Forms
@@ -30,9 +30,11 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
+from devfix.text.names import path_of
 from devfix.text.source import Source, remembered
 
 TEXT_METHODS = frozenset(name for name in dir(str) if name[0] != "_") - {"index"}
+_OF_CUDA = ("device", "non_blocking", "memory_format", "async")  # the last one until torch 0.4
 _SAME_TEXT = frozenset({"lower", "strip", "rstrip", "lstrip", "casefold"})
 _OF_MODULES = MODULE_USES | {"cuda", "half", "state_dict", "load_state_dict"}
 
@@ -269,6 +271,17 @@ class Devices(Results):
         for keyword in node.keywords:
             if keyword.arg == "device" and not self.quiet and self.file is self.analysis.file:
                 self._missing("keyword", node, name, "move")
+
+    def no_keyword_of_cuda(self, node: ast.Call, base: Value) -> None:
+        """`model.cuda(cuda_device=0)`: a module's and a tensor's `cuda` have no such parameter."""
+        wrong = [one.arg for one in node.keywords if one.arg not in (None, *_OF_CUDA)]
+        if not wrong or self.quiet or self.file is not self.analysis.file:
+            return
+        owner, at = base.bound.ref if base.bound is not None else None, node.func
+        named = isinstance(at, ast.Attribute) and is_module_name(path_of(at.value).rpartition(".")[2])
+        if base.kind in (MODULE, TENSOR) or (base.kind == UNKNOWN and named):
+            if not (isinstance(owner, Class) and owner.method("cuda")):
+                self._missing("cuda", node, wrong[0] or "", "move")
 
     def other_generator(self, node: ast.Call, name: str, generator: Value, place: Place) -> None:
         """`torch.randn(n, generator=of_the_cpu, device=device)`, or one of a device for a tensor of the CPU."""

@@ -226,10 +226,7 @@ class Methods(Moves):
             inner = Value(MODULE, place, role="part") if parts else parameter
             return Value(SEQUENCE, rest=Value(SEQUENCE, items=(A_TEXT, inner)))
         if name in ("append", "insert", "extend") and values:
-            assert isinstance(node.func, ast.Attribute)
-            for one, _ in self.tensors(values[-1][0], node):
-                if one.kind == MODULE or one.role == "parameter":
-                    self.attach(node, base, f"#{id(node)}", one)
+            self.extended(node, base, values[-1][0])
             return ANYTHING
         if name == "load_state_dict":
             self._get_weights(base, arguments)

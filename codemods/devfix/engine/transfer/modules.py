@@ -112,6 +112,12 @@ class Modules(Holders):
             self.analysis.parts.empty.add(made.ref)
         return made
 
+    def extended(self, node: ast.AST, base: Value, given: Value) -> None:
+        """`layers.append(x)`, `layers += [x]`: what a ModuleList, or its like, gets."""
+        for one, _ in self.tensors(given, node):
+            if one.kind == MODULE or one.role == "parameter":
+                self.attach(node, base, f"#{id(node)}", one)
+
     def inputs(self, arguments: Arguments) -> Arguments:
         """What a module is given: what was moved to a device is tensors, also in a list or dict."""
         values, keywords = arguments

@@ -7,6 +7,7 @@ import ast
 from devfix.engine.events import MOVED
 from devfix.engine.evidence import may_be_moved_to
 from devfix.engine.facts import Drop
+from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place, alternatives
 from devfix.engine.transfer.library import Library
@@ -52,6 +53,8 @@ class Moves(Library):
 
     def move(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`.to(...)`, `.cuda()`, `.cpu()`, `.type_as(...)`."""
+        if name == "cuda" and arguments[1]:
+            self.no_keyword_of_cuda(node, base)
         place = self._destination(node, name, arguments)
         if place is None:  # only its type
             return base if base.kind != TENSOR else base.but(role="")
@@ -86,6 +89,7 @@ class Moves(Library):
                 for cell, one in list(self.analysis.made.items()):
                     if one.links and one.links[0].node is base.links[0].node:
                         self.move_module(cell, place)
+            self._also_moves(node, base, name, arguments)
             made = base if base.ref is not None or base.place.is_named else base.but(place=place)
             if place.kind != LITERAL:
                 return made
@@ -108,6 +112,13 @@ class Moves(Library):
         made = self.moved(base, place, node)
         origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
+
+    def _also_moves(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> None:
+        """What a module of a class with a `to` of its own moves besides what is registered."""
+        owner = base.bound.ref if base.bound is not None else None
+        own = owner.method(name) if isinstance(owner, Class) else None
+        if own is not None and own not in self.analysis.active:
+            self.call_function(node, own, base, arguments)
 
     def _selected(self, node: ast.Call, place: Place) -> None:
         """`x[i].to(device)`: if `x` is not there, an index that is there does not read it."""
@@ -178,9 +189,7 @@ class Moves(Library):
             return place
         if name == "type_as":
             return self.where(values[0][0]) if values else NOWHERE
-        if any(isinstance(one, ast.Starred) for one in node.args) or any(
-            one.arg is None for one in node.keywords
-        ):
+        if not values and "device" not in keywords and any(one.arg is None for one in node.keywords):
             return NOWHERE
         if "device" in keywords:
             self.expressed(keywords["device"][1], "move")

@@ -83,6 +83,9 @@ class Run(Processes):
 
     def _augmented(self, node: ast.AugAssign) -> None:
         old, new = self.eval(node.target), self.eval(node.value)
+        if old.kind == MODULE and new.kind == SEQUENCE:
+            self.extended(node, old, new)
+            return
         made = self.operate(node, old, new, node.target, node.value, node.op)
         if old.kind == TENSOR:
             made = old if old.place.kind != "unknown" or made.kind != TENSOR else made
