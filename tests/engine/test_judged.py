@@ -2043,3 +2043,203 @@ sampler = Sampler().to(device)
 @pytest.mark.parametrize(("source", "told"), [("out[0]", True), ("state.rows.kept[0]", False)])
 def test_a_part_of_something_unknown_is_not_said_to_be_on_a_device(source: str, told: bool) -> None:
     assert ("numpy-of-device" in codemods(CHOSEN + SAMPLED.replace("SOURCE", source))) is told
+
+
+DATA_SET = """
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+class Pairs(Dataset):
+    def __init__(self, x):
+        self.x = x
+    def __getitem__(self, i):
+        return self.x[i]
+    def __len__(self):
+        return len(self.x)
+given = torch.ones(4, 4)
+loader = DataLoader(SET, num_workers=2)
+net = nn.Linear(4, 4).to(device)
+for x in loader:
+    net(x.to(device))
+net(given)
+"""
+
+
+@pytest.mark.parametrize("made", ["Pairs(given)", "TensorDataset(given)", "given", "Pairs(x=given)"])
+def test_what_a_data_set_is_made_of_is_moved_where_it_is_used(made: str) -> None:
+    """Workers of a loader cannot use CUDA."""
+    source = CHOSEN + DATA_SET.replace("SET", made)
+    fixed = devfix.fix(source=source, unsafe=True).text
+    assert "given = torch.ones(4, 4)\n" in fixed
+    assert "net(given.to(device))" in fixed or "net(given)" in fixed
+
+
+TWO_CLASSES = """
+class Maker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.body(x)
+class Judge(Maker):
+    pass
+class Other(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.head(x)
+a, b, c = Maker(), Judge(), Other()
+for model in MOVED:
+    model.to(device)
+x = torch.ones(4, 4, device=device)
+print(c(b(a(x))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"),
+    [("[a, b, c]", 0), ("(c, b, a)", 0), ('{"a": a, "b": b, "c": c}.values()', 0), ("[a, b]", 1)],
+)
+def test_a_loop_moves_modules_of_several_classes(moved: str, told: int) -> None:
+    assert len(codemods(CHOSEN + TWO_CLASSES.replace("MOVED", moved))) == told
+
+
+OWN_TO = """
+class Process(nn.Module):
+    def __init__(self, schedule):
+        super().__init__()
+        self.schedule = schedule
+        self.register_buffer("eye", torch.eye(4))
+    def to(self, SIGNATURE):
+        MOVES
+        return super().to(GIVEN)
+    def sample(self):
+        return torch.randn(2, 4, device=self.schedule.device) @ self.eye
+print(Process(torch.ones(4)).to(device).sample())
+"""
+
+
+@pytest.mark.parametrize(
+    ("signature", "given"), [("*args, **kwargs", "*args, **kwargs"), ("device", "device")]
+)
+@pytest.mark.parametrize(("moves", "told"), [("self.schedule = self.schedule.to(GIVEN)", 0), ("print()", 1)])
+def test_a_module_may_move_more_than_what_is_registered(
+    signature: str, given: str, moves: str, told: int
+) -> None:
+    source = OWN_TO.replace("MOVES", moves).replace("SIGNATURE", signature).replace("GIVEN", given)
+    assert len(codemods(CHOSEN + source)) >= told
+    assert told or not codemods(CHOSEN + source)
+
+
+IN_PLACE = """
+class Stack(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        self.layers += [nn.Linear(4, 4)]
+        for _ in range(n):
+            self.layers += [nn.Linear(4, 4), nn.ReLU()]
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+net = Stack(2).to(device)
+print(net(torch.ones(2, 4).to(device)))
+"""
+
+
+def test_a_module_list_that_is_added_to_stays_one() -> None:
+    assert not codemods(CHOSEN + IN_PLACE)
+    assert codemods(CHOSEN + IN_PLACE.replace("nn.ModuleList()", "[]"))
+
+
+@pytest.mark.parametrize(
+    ("receiver", "told"),
+    [("net", 1), ("nn.Linear(2, 2)", 1), ('Trainer(net).build("Adam").set(2)', 0), ("Trainer(net)", 0)],
+)
+def test_a_cuda_of_something_out_of_sight_may_take_anything(receiver: str, told: int) -> None:
+    source = f"from zoo import Trainer\ndef f(net):\n    return {receiver}.cuda(devices=[0, 1])\n"
+    assert (
+        sum("has no parameter" in one.message for one in devfix.check(source=HEAD + source).findings) == told
+    )
+
+
+@pytest.mark.parametrize("wrapper", ["DataParallel", "parallel.DistributedDataParallel"])
+@pytest.mark.parametrize("given", ["net", "module=net", "module=net, device_ids=[0]"])
+def test_what_is_wrapped_is_where_it_was(wrapper: str, given: str) -> None:
+    source = f"""
+net = nn.Linear(4, 4).to(device)
+net = nn.{wrapper}({given})
+print(net(torch.ones(2, 4).to(device)))
+"""
+    assert not codemods(CHOSEN + source)
+
+
+LISTS = """
+class Neck(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+    def forward(self, data):
+        found = [torch.zeros(4).put_(READ, torch.ones(2)) for label in data["labels"]]
+        return self.body(data["x"]), found
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "told"), [('torch.LongTensor(label["at"])', 0), ('torch.from_numpy(data["x"].numpy())', 1)]
+)
+def test_what_makes_a_tensor_mostly_gets_lists(read: str, told: int) -> None:
+    found = codemods(CHOSEN + LISTS.replace("READ", read))
+    assert ("numpy-of-device" in found) == bool(told)
+
+
+def test_settings_have_parts_that_are_called_like_methods_of_modules() -> None:
+    source = """
+def check(args):
+    assert args.eval.steps % args.train.steps == 0
+    if args.device == "gpu":
+        print(torch.cuda.is_available())
+"""
+    assert not codemods(HEAD + source)
+
+
+def test_an_attribute_by_name_is_no_new_module() -> None:
+    source = """
+def copy(mine, other):
+    for name, part in mine.named_children():
+        source = getattr(other, name)
+        for a, b in zip(part.named_parameters(), source.named_parameters()):
+            if not torch.equal(a[1].data, b[1].data):
+                a[1].data.copy_(b[1].data)
+"""
+    assert not codemods(HEAD + source)
+
+
+FIXTURES = """
+import pytest
+@pytest.fixture(scope="module")
+def model():
+    return nn.Linear(4, 4)MOVED
+def test_shape(model):
+    x = torch.zeros(2, 4)
+    assert model(x).shape == (2, 4)
+"""
+
+
+@pytest.mark.parametrize(("moved", "told"), [("", 0), (".to(device)", 1), (".cuda()", 1)])
+def test_a_test_gets_the_results_of_fixtures(moved: str, told: int) -> None:
+    assert codemods(CHOSEN + FIXTURES.replace("MOVED", moved)).count("move-inputs") == told
+
+
+def test_a_move_stands_below_what_makes_the_value() -> None:
+    source = """
+from zoo import Steps
+loss = nn.MSELoss().to(device)
+fixed = torch.randn(4, 5, 2, device=device)
+extra = draw(4)
+extra = extra.repeat(1, 5, 1)
+print(torch.cat((fixed, extra), dim=2))
+"""
+    source = CHOSEN + "def draw(n):\n    return torch.load('steps.pt', map_location='cpu')[:n]\n" + source
+    fixed = devfix.fix(source=source, unsafe=True).text
+    assert "extra = extra.to(device)" not in fixed.partition("extra = draw(4)")[0]

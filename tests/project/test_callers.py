@@ -57,7 +57,9 @@ def test_what_callers_in_other_files_pass(name: str, tmp_path: Path) -> None:
     assert [line for line in found(tmp_path) if line.startswith("engine.py")] == wrong
 
 
-@pytest.mark.parametrize("name", ["one that says nothing", "one that hands it on", "one in an inner function"])
+@pytest.mark.parametrize(
+    "name", ["one that says nothing", "one that hands it on", "one in an inner function"]
+)
 def test_the_fix_is_not_safe_where_one_caller_is_not_followed(name: str, tmp_path: Path) -> None:
     write(tmp_path, {"setup.py": "", "engine.py": ENGINE, **CALLERS[name][0]})
     (finding,) = report(tmp_path, ["engine.py"]).results[0].findings

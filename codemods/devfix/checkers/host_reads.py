@@ -91,6 +91,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         doubts -= {USES}
     if DATA in {one.kind for one in read.assumed}:
         return "it may be made of what is not a tensor, which is on the CPU"
+    if read.operation.startswith("torch.") and any(one.kind == CALLER for one in read.assumed):
+        return "callers mostly pass lists to what makes a tensor, not tensors"
     if doubts or is_other_framework(source):
         return "it is not known whether this is a tensor"
     run = read.value.kind != TENSOR and isinstance(read.value_node, ast.Call)

@@ -11,6 +11,7 @@ from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
 from devfix.engine.events import Event
 from devfix.engine.files import Class, File, Function
+from devfix.engine.fixtures import fixtures
 from devfix.engine.forms import Forms, annotated
 from devfix.engine.frame import Frame
 from devfix.engine.globals import hand_back, keep, known_to
@@ -148,7 +149,8 @@ class Analysis(Context):
         if owner is None or function.static:
             state, body = State(), self._body(self.file)
             after, body.state = body.state, self.first.get(function, body.state)
-            self.run_method(function, None, state, given=self._passed(function, state))
+            given = self._passed(function, state) | fixtures(self, function, state)
+            self.run_method(function, None, state, given=given)
             body.state = after
         elif function.of_class:
             self.run_method(function, Value(CLASS, ref=owner), State())
@@ -379,12 +381,6 @@ class Analysis(Context):
     def targets_here(self, place: Place) -> list[Target]:
         """By which expressions of this file, not of others, something is moved to a place."""
         return [one for one in self.targets.get(place, ()) if one[0] in self.file.source.parents]
-
-    @cached_property
-    def has_processes(self) -> bool:
-        """May the file be of a distributed program? What is noted for those is not noted for the others."""
-        text = self.file.source.text.lower()
-        return "distributed" in text or "local_rank" in text or "set_device" in text
 
     @cached_property
     def strays(self) -> frozenset[ast.AST]:

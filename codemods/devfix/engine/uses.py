@@ -162,6 +162,7 @@ class Uses:
         measured, zipped, settled = set[str](), list[set[str]](), set[str]()
         self.operands: set[str] = set()  # given to a function that takes tensors only
         self.moved: set[str] = set()  # x.to(...) as a statement
+        self.settings: set[str] = set()  # of which a part has the name of a module's method
         dotted = function.file.dotted
         find = models().function
         for node in function.nodes:
@@ -174,6 +175,9 @@ class Uses:
                     self.attributes.setdefault(node.value.id, set()).add(node.attr)
                 elif isinstance(node.value, ast.Subscript) and isinstance(node.value.value, ast.Name):
                     self.of_parts.setdefault(node.value.value.id, set()).add(node.attr)
+                elif isinstance(node.value, ast.Attribute) and node.value.attr in MODULE_USES:
+                    if isinstance(node.value.value, ast.Name):  # `args.train.steps`
+                        self.settings.add(node.value.value.id)
             elif isinstance(node, ast.Call):
                 func = node.func
                 if (
@@ -264,7 +268,9 @@ class Uses:
         if name in self.converted:
             return NO_EVIDENCE  # they are of the tensor that is made of it
         used = self.attributes.get(name, set())
-        if used & MODULE_USES or (name in self.called and used & _MOVES):  # no tensor is called
+        if (used & MODULE_USES and name not in self.settings) or (
+            name in self.called and used & _MOVES
+        ):  # no tensor is called
             return MODULE, frozenset({Assumption(USES, name)})
         if used & TENSOR_USES or "view()" in used or (name in self.operands and not used & _OTHER_USES):
             return TENSOR, PROVEN

@@ -33,6 +33,8 @@ from devfix.engine.values import (
     Value,
 )
 
+_FINDING = ("getattr", "next")  # these make nothing
+
 
 class Bindings(Expressions):
     def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None:
@@ -132,9 +134,8 @@ class Bindings(Expressions):
         own = value.role == "" and not (
             isinstance(node.func, ast.Name) or name.partition(".")[0] in self._packages()
         )
-        if not is_set_up(path, source) or (
-            value.role == "" and (value.links or name.partition(".")[0] == "torch")
-        ):
+        found = value.role == "" and (value.links or name.partition(".")[0] == "torch" or name in _FINDING)
+        if found or not is_set_up(path, source):
             return value
         cell = value.ref or (id(node), self.site, "network")
         if value.role == "":

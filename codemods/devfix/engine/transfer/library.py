@@ -269,9 +269,9 @@ class Library(OutOfSight):
         layer = self.models.layer(dotted)
         if layer == "unseen":
             return self.new_module(node, dotted, arguments)
-        if layer in ("wrapper", "scatters") and values:
-            inner = values[0][0]
-            self.note(WRAPPED, node, inner, values[0][1], name=last)
+        if layer in ("wrapper", "scatters") and (values or "module" in keywords):
+            inner, wrapped = values[0] if values else keywords["module"]
+            self.note(WRAPPED, node, inner, wrapped, name=last)
             if inner.kind == UNKNOWN and inner.role == "instance":  # whatever made it, it is a module
                 inner = inner.but(kind=MODULE, role="", place=Place(IN, inner.ref))
                 inner = inner.but(assumed=inner.assumed | {Assumption(USES, last)})

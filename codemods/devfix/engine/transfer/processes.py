@@ -313,7 +313,7 @@ class Processes(Bindings):
         texts: frozenset[str] = frozenset(),
     ) -> None:
         """Note what a process does; once for each way on which it does it."""
-        if not self.analysis.has_processes:
+        if not _has_processes(self.analysis.file.source):
             return
         value = value or Value(NONE)
         running: list[Function | None] = []
@@ -365,3 +365,10 @@ def _defaults(source: Source) -> dict[str, ast.expr]:
                 if isinstance(one, ast.Constant) and str(one.value).startswith("--") and default is not None:
                     found[str(one.value)[2:].replace("-", "_")] = default
     return found
+
+
+@remembered
+def _has_processes(source: Source) -> bool:
+    """May a file be of a distributed program? What is noted for those is not noted for the others."""
+    text = source.text.lower()
+    return "distributed" in text or "local_rank" in text or "set_device" in text
