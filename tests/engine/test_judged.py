@@ -2243,3 +2243,77 @@ print(torch.cat((fixed, extra), dim=2))
     source = CHOSEN + "def draw(n):\n    return torch.load('steps.pt', map_location='cpu')[:n]\n" + source
     fixed = devfix.fix(source=source, unsafe=True).text
     assert "extra = extra.to(device)" not in fixed.partition("extra = draw(4)")[0]
+
+
+def test_the_local_name_of_another_function_is_no_device_here() -> None:
+    source = """
+def encode(text):
+    config = {"device": "cpu"}
+    return torch.ones(4).to(config["device"])
+def run(net):
+    return net(encode("a").to(device))
+net = nn.Linear(4, 4)
+print(net(encode("a").to("cuda")))
+"""
+    fixed = devfix.fix(source=HEAD + source, unsafe=True).text
+    assert fixed.count("config") == source.count("config")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("np.histogram(x[:, 0], 5, weights=x[:, 1])", 2),
+        ("np.average(y, weights=x[:, 1])", 1),
+        ("train_test_split(x, y)", 0),
+        ("sklearn.metrics.accuracy_score(y, x[:, 0])", 1),
+    ],
+)
+def test_what_functions_read_as_arrays(line: str, told: int) -> None:
+    source = f"""
+import numpy as np
+import sklearn.metrics
+from sklearn.model_selection import train_test_split
+x, y = torch.rand(8, 2).to(device), np.ones(8)
+print({line})
+"""
+    assert codemods(CHOSEN + source).count("numpy-of-device") == told
+
+
+@pytest.mark.parametrize(("asked", "told"), [("x.is_cuda", 0), ("x.dim() > 2", 1)])
+def test_a_type_of_the_cpu_below_the_question_for_cuda(asked: str, told: int) -> None:
+    source = f"""
+def backward(x, y):
+    net = nn.Linear(4, 4).to(x.device)
+    if {asked}:
+        return net(x)
+    elif x.type() == "torch.DoubleTensor":
+        return x + y
+"""
+    assert codemods(HEAD + source).count("device-comparison") == told
+
+
+def test_what_follows_the_device_of_something_unknown_is_not_known_to_be_on_one() -> None:
+    source = """
+from shapes import load
+def adjacency(edges):
+    a = torch.zeros((4, 4), device=edges.device)
+    a[edges[0], edges[1]] = 1
+    return a
+graph = load("club")
+print(adjacency(graph.edges).view(1, 4, 4)[0].numpy())
+"""
+    assert not codemods(HEAD + source)
+
+
+@pytest.mark.parametrize(("key", "told"), [("0", 0), ('"a"', 1)])
+def test_modules_that_are_placed_one_by_one_in_a_dict_by_numbers(key: str, told: int) -> None:
+    source = f"""
+class Loss(nn.Module):
+    def __init__(self, n, device):
+        super().__init__()
+        self.parts = {{}}
+        self.parts[{key}] = nn.Linear(4, 4).to(device)
+    def forward(self, x, n):
+        return self.parts[{key}](x)
+"""
+    assert codemods(HEAD + source).count("register-modules") == told

@@ -103,7 +103,7 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     if read.many and _holds_graphs(read, source):
         return "a loss requires grad, so this raises on the CPU as well"
     key = read.place.key if read.place.kind == VAR and isinstance(read.place.key, tuple) else ()
-    if key and key[0] == TENSOR:
+    if key and (key[0] == TENSOR or (key[0] == "attribute" and not analysis.is_device_name(str(key[2])))):
         return "it is on the device of a tensor about which nothing is known"
     if is_caught(source, read.node):
         return "the error is expected, or handled"

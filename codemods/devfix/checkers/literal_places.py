@@ -204,8 +204,10 @@ def _is_result(source: Source, function: FunctionNode, name: str) -> bool:
 
 def _option(source: Source, scope: ast.AST, at: ast.stmt) -> str:
     """`args.device`, `accelerator.device` or `config["device"]`, where the same function uses it already."""
+    home = None if isinstance(scope, ast.Module) else scope
     for node in source.of_kind(ast.Attribute, scope):
         path = path_of(node) if node.attr == "device" and isinstance(node.ctx, ast.Load) else ""
+        path = path if function_around(source, node) is home else ""
         if path and _OPTIONS.match(path) and bound_before(source, node, at):
             return path
     for entry in source.of_kind(ast.Subscript, scope):
@@ -213,6 +215,7 @@ def _option(source: Source, scope: ast.AST, at: ast.stmt) -> str:
         if isinstance(key, ast.Constant) and key.value == "device" and path_of(entry.value):
             if (
                 isinstance(entry.ctx, ast.Load)
+                and function_around(source, entry) is home
                 and _is_taken(source, entry)
                 and bound_before(source, entry, at)
             ):
@@ -224,7 +227,10 @@ def _option(source: Source, scope: ast.AST, at: ast.stmt) -> str:
         if isinstance(value, ast.Call) and isinstance(target, ast.Tuple) and len(target.elts) == 3:
             name = target.elts[1]
             if isinstance(name, ast.Name) and path_of(value.func).rpartition(".")[2] == "parse_arguments":
-                if source.span(statement).end <= source.span(at).start:
+                if (
+                    function_around(source, statement) is home
+                    and source.span(statement).end <= source.span(at).start
+                ):
                     return f'{name.id}["device"]'
     return ""
 
@@ -241,6 +247,7 @@ def _owner(source: Source, scope: FunctionNode | ast.Module, at: ast.stmt) -> st
         path, value = path_of(statement.targets[0]), statement.value
         if (
             isinstance(value, ast.Call)
+            and function_around(source, statement) is (None if isinstance(scope, ast.Module) else scope)
             and source.qualified(value.func) in frameworks.OWNERS
             and path.isidentifier()
         ):

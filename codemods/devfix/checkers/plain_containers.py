@@ -166,6 +166,8 @@ def _judged(owner: Class, name: str, value: Value, analysis: Analysis) -> PlainC
     mapping = value.kind == MAPPING
     nested = any(one.kind in (SEQUENCE, MAPPING) for one in elements(value))
     odd = mapping and (value.role != "" or not all(map(_is_good_key, value.fields or {})))
+    if odd and all(analysis.classes.state(owner).resolve(one.place).on_device for one in modules):
+        return None  # each is moved when it is made, and what would register them is out of reach
     return PlainContainer(owner, name, stores, mapping, nested, odd, sure, *run)
 
 

@@ -27,7 +27,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
     for node, value, names, text in (*_instances(analysis), *_types(analysis)):
         function = file.of_node.get(source.enclosing(node, *_FUNCTIONS) or source.tree)
         placed = isinstance(function, Function) and lives_on_devices(function, analysis)
-        if not placed or _CUDA in source.code(_condition(source, node)):
+        if not placed or _CUDA in source.code(_condition(source, node)) or _is_asked(source, node):
             continue
         types = " or ".join(f"`{one}`" for one in names)
         message = (
@@ -85,6 +85,11 @@ def _has(path: str, base: str, names: list[str], sign: str = "==") -> str:
     return (
         f"{path}.dtype {sign} {dtypes[0]}" if len(dtypes) == 1 else f"{path}.dtype in ({', '.join(dtypes)})"
     )
+
+
+def _is_asked(source: Source, node: ast.AST) -> bool:
+    """Does a check stand in an arm of `if x.is_cuda:`, or below it as an `elif`?"""
+    return any(isinstance(up, ast.If) and ".is_cuda" in source.code(up.test) for up in source.ancestors(node))
 
 
 def _condition(source: Source, node: ast.AST) -> ast.AST:

@@ -107,7 +107,7 @@ class Readers(NamedTuple):
             return at == 0 and dotted in self.lists
         if dotted in self.reads:
             only = self.reads[dotted]
-            return at in (0, 1) if only is None else at in only and at != ""
+            return at in (0, 1, *self.keywords) if only is None else at in only and at != ""
         if not dotted.startswith(self.packages):
             return False
         return at in self.keywords if isinstance(at, str) else True
