@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,25 @@ def test_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check("--baseline", "known.json") == 1
     output = capsys.readouterr().out
     assert "b.py:" in output and "a.py:" not in output
+
+
+def test_a_baseline_holds_in_all_folders_of_its_repository(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / ".git").mkdir()
+    (folder / "sub").mkdir()
+    (folder / "sub/b.py").write_text(BUG)
+    assert check("--write-baseline", "known.json") == 0
+    monkeypatch.chdir(folder / "sub")
+    assert check("--baseline", "../known.json") == 0
+    assert check("--write-baseline", "../sub.json") == 0
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    assert check("--baseline", "sub.json", "--format", "gitlab") == 1
+    assert [one["location"]["path"] for one in json.loads(capsys.readouterr().out)] == ["a.py"]
+    monkeypatch.chdir(folder / "sub")
+    assert check("--format", "gitlab") == 1
+    assert [one["location"]["path"] for one in json.loads(capsys.readouterr().out)] == ["sub/b.py"]
 
 
 def test_no_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code, complain, write_out
 from devfix.documents.state import tree_of
-from devfix.pipeline.selection import Selection, fingerprints, posix
+from devfix.pipeline.selection import Selection, fingerprints, in_tree
 from devfix.pipeline.signals import exit_code
 
 if TYPE_CHECKING:
@@ -84,7 +84,11 @@ def apply(
         raise click.UsageError("--interactive and --decisions cannot be combined")
     if options["observed"] is not None and decisions is not None:
         raise click.UsageError("--decisions and --observed cannot be combined")
-    given = _decisions(decisions) if decisions is not None else None
+    if options["safe"] and decisions is not None:
+        raise click.UsageError("--decisions makes what you accepted, unsafe fixes too, so leave out --safe")
+    given = None
+    if decisions is not None:
+        given, run.options["safe"] = _decisions(decisions), False
     if smoke or smoke_cmd:
         from devfix.commands.smoke import need_torch, prove
 
@@ -161,13 +165,13 @@ def _unchanged(report: Report, given: Decisions, name: str) -> Report:
     why = "changed since it was reviewed, so nothing in it was written; review it again"
     results, errors = [], list(report.errors)
     refused = {
-        posix(result.path)
+        in_tree(result.path)
         for result in report.changed
-        if not result.made and given.files.get(posix(result.path)) != result.digest
+        if not result.made and given.files.get(in_tree(result.path)) != result.digest
     }
     for result in report.results:
-        others = {posix(path) for change in result.changes for path in change.also}
-        if result.changed and (posix(result.path) in refused or others & refused):
+        others = {in_tree(path) for change in result.changes for path in change.also}
+        if result.changed and (in_tree(result.path) in refused or others & refused):
             errors.append(FileError(result.path, "write", why))
             result = replace(result, after=result.before, changes=())
         results.append(result)
