@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import CANNOT, OUTPUT, command, option
+from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_out
 from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
-from devfix.commands.running import Run, code, complain, write_out
+from devfix.commands.running import Run, code, complain
 from devfix.documents.state import tree_of
 from devfix.pipeline.selection import Selection, fingerprints, in_tree
 from devfix.pipeline.signals import exit_code

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devfix.commands.helping import command
+from devfix.commands.helping import command, write_out
 from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def status(campaign: str, everything: bool, refresh: bool, watch: float | None) 
 @click.option("--log", is_flag=True, help="Show only the output of programs.")
 def show(campaign: str, repo: str, patch: bool, log: bool) -> int:
     """Show one repository: state, history, files of the result."""
-    from devfix.commands.running import write_out
     from devfix.migrate import campaigns, folders, showing
 
     with campaigns.opened(campaign) as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from glob import glob
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _BY = click.Choice(["codemod", "file", "fix"])
 
 
+_NUMBERED = "[0-9][0-9][0-9][0-9]*-*.patch"
 _PAGE = "For --format html"
 
 
@@ -79,6 +81,7 @@ def diff(
         raise click.UsageError(
             "--split names a folder for the patches and --output one file; give one of them"
         )
+    output = None if output == "-" else output
     if form == "html":
         page.check(run, output, by or split or explain, smoke_cmd)
     elif smoke_cmd:
@@ -125,9 +128,15 @@ def _split(run: Run, steps: Sequence[Step], folder: str, form: str, explain: boo
     from devfix.review import patch
     from devfix.review.mbox import render
 
+    made: dict[str, bytes] = {}
     for number, step in enumerate(steps, 1):
         data = render([step]) if form == "mbox" else patch.patch(step.report, explain=explain)
         name = re.sub(r"[^\w.-]+", "-", step.name).strip("-")[:60] or "fix"
-        path = os.path.join(folder, f"{number:04}-{name}.patch")
+        made[f"{number:04}-{name}.patch"] = data
+    if earlier := sorted(set(glob(_NUMBERED, root_dir=folder)) - made.keys()):
+        what = f"{earlier[0]} is there already, and would be applied with these patches"
+        raise click.ClickException(f"{folder}: {what}; remove it, or name another folder")
+    for name, data in made.items():
+        path = os.path.join(folder, name)
         write_into(path, data, folder=True)
         run.note(path)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devfix.commands.helping import need_html
-from devfix.commands.running import Run, code, write_out
+from devfix.commands.helping import need_html, write_out
+from devfix.commands.running import Run, code
 
 if TYPE_CHECKING:
     from devfix.reports.report import Report

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import color_of, write_into
+from devfix.commands.helping import color_of, write_into, write_out
 
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
@@ -297,15 +297,6 @@ class Run:
 
             data = coloured_patch(data)
         write_out(data)
-
-
-def write_out(data: bytes) -> None:
-    """Bytes as they are, on stdout."""
-    if sys.stdout is None:
-        raise click.ClickException("stdout is closed, so nothing can be written to it")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def code(report: Report, what: int) -> int:

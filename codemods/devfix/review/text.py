@@ -169,10 +169,17 @@ def error_line(error: FileError) -> str:
 
 def unused(report: Report) -> Iterator[str]:
     """The suppressions that silence nothing."""
+    from devfix.config import suggest
+    from devfix.own.known import Known
+
+    known = Known()
     for result in report.results:
         for line, id in result.unused:
             what = f"ignore[{id}]" if id else "ignore"
-            yield f"devfix: {printable(result.path)}:{line}: `# devfix: {what}` silences nothing; remove it"
+            why = "silences nothing; remove it"
+            if id and id not in known:
+                why = f"names no codemod{suggest(id, known)}"
+            yield f"devfix: {printable(f'{result.path}:{line}: `# devfix: {what}` {why}')}"
 
 
 def unread(report: Report) -> Iterator[str]:
