@@ -138,8 +138,9 @@ def test_what_needs_another_fix_first(
     monkeypatch.setattr(Run, "analyse", lambda *_, **__: report)
     for by in ("codemod", "fix"):
         assert main(["diff", "--by", by, "."]) == 1
-        told = "devfix: a.py: one by one, not all fixes are made" in capsys.readouterr().err
-        assert told == (by == "codemod")
+        said = capsys.readouterr().err
+        assert ("devfix: a.py: one by one, not all fixes are made" in said) == (by == "codemod")
+        assert f"{'1 fix' if by == 'codemod' else '3 fixes'} in 1 of 1 file to apply" in said
 
 
 @pytest.mark.parametrize("by", ["codemod", "file", "fix"])

@@ -94,12 +94,14 @@ def diff(
     if form == "html":
         return page.write(run, page.tried(report, smoke_cmd, smoke_seconds) if smoke_cmd else report, output)
 
-    made: dict[str, bytes] | None = None
+    shown = report
     if by is None and split is None and form == "patch":
         run.patch(patch.patch(report, explain=explain), output)
     else:
+        from devfix.pipeline.series import together
+
         steps = run.steps(report, by or "codemod")
-        made = {result.path: result.after for step in steps for result in step.report.results}
+        shown = together(report, steps)
         if split is not None:
             _split(run, steps, split, form, explain)
         elif form == "mbox":
@@ -110,7 +112,9 @@ def diff(
             run.patch(b"".join(patch.patch(step.report, explain=explain) for step in steps), output)
     run.errors(report)
     here = tree_of(os.curdir)
-    for result in report.changed:
+    for result, made in zip(report.results, shown.results, strict=True):
+        if not result.changed:
+            continue
         name, tree = text.printable(result.path), tree_of(os.path.dirname(os.path.realpath(result.path)))
         if patch.outside(result.path):
             run.note(f"devfix: {name}: outside the working directory, where `git apply` writes nothing")
@@ -118,9 +122,12 @@ def diff(
             run.note(
                 f"devfix: {name}: in another repository, so `git am` refuses the commit; run devfix there"
             )
-        if made is not None and made.get(result.path) != result.after:
-            run.note(f"devfix: {name}: one by one, not all fixes are made; apply these and run devfix again")
-    run.summary(report, text.change_summary(report))
+        if made.after != result.after:
+            run.note(
+                f"devfix: {name}: one by one, not all fixes are made, since some need others, or need not be "
+                "made after them; apply these and run devfix again"
+            )
+    run.summary(shown, text.change_summary(shown))
     return code(report, len(report.changed))
 
 

@@ -17,7 +17,7 @@ from devfix.pipeline.runner import again
 from devfix.pipeline.selection import Selection, prints
 from devfix.pipeline.work import Task
 from devfix.pipeline.writing import units
-from devfix.reports.report import Report
+from devfix.reports.report import FileResult, Report
 
 By = Literal["codemod", "file", "fix"]
 
@@ -52,6 +52,20 @@ def steps(report: Report, task: Task, by: By, may_change: Allowed = lambda path:
         return
     for path in paths:
         yield from _by_fix(task, path, overlay, may_change)
+
+
+def together(report: Report, steps: Sequence[Step]) -> Report:
+    """The report with what the steps make in the place of what was made at once."""
+    parts: dict[str, list[FileResult]] = {}
+    for step in steps:
+        for result in step.report.results:
+            parts.setdefault(result.path, []).append(result)
+    results = []
+    for result in report.results:
+        its = parts.get(result.path, [])
+        changes = tuple(change for one in its for change in one.changes)
+        results.append(replace(result, after=its[-1].after if its else result.before, changes=changes))
+    return replace(report, results=tuple(results))
 
 
 def _by_fix(task: Task, path: str, overlay: dict[str, bytes], may_change: Allowed) -> Iterator[Step]:
