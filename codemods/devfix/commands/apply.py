@@ -82,6 +82,8 @@ def apply(
         )
     if interactive and decisions is not None:
         raise click.UsageError("--interactive and --decisions cannot be combined")
+    if form == "json" and (interactive or run.from_stdin):
+        raise click.UsageError("--format json is about files, without --interactive: other text is on stdout")
     if options["observed"] is not None and decisions is not None:
         raise click.UsageError("--decisions and --observed cannot be combined")
     if options["safe"] and decisions is not None:
@@ -107,6 +109,8 @@ def apply(
     if (smoke or smoke_cmd) and report.changed:
         proved = prove(report, run_examples=smoke, command=smoke_cmd, seconds=smoke_seconds)
         if proved is None:
+            if run.stdin is not None:
+                write_out(run.stdin)
             run.errors(report)
             return 2
         report = proved

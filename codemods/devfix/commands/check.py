@@ -76,8 +76,10 @@ def check(
     )
     if write_baseline is not None and diff_only is not None:
         raise click.UsageError("--write-baseline writes all findings, so leave out --diff-only")
-    if form == "github-suggestions" and (diff_only is None or run.from_stdin):
+    if form == "github-suggestions" and diff_only is None:
         raise click.UsageError("--format github-suggestions comments on changed lines; add --diff-only REV")
+    if diff_only is not None and run.from_stdin:
+        raise click.UsageError("--diff-only compares files, so the program cannot come from stdin")
     selection = run.selection(baseline, diff_only)
     if not run.from_stdin:
         recovered(run.paths, writes=add_ignores)

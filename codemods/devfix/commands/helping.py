@@ -90,6 +90,13 @@ def write_out(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def read_in() -> bytes:
+    """All of stdin."""
+    if sys.stdin is None:
+        raise click.ClickException("stdin is closed, so nothing can be read from it")
+    return sys.stdin.buffer.read()
+
+
 def write_into(path: str, data: bytes, *, folder: bool = False) -> None:
     """Write a file that the user has named, `-` for stdout; with `folder` its folder, too.
 

@@ -174,7 +174,7 @@ class Review:
 
     def _ask(self, question: str) -> str:
         click.echo(click.style(question, bold=True, fg="blue"), nl=False, color=self.color)
-        line = sys.stdin.readline()
+        line = sys.stdin.readline() if sys.stdin is not None else ""
         return line if line else "q"  # the end of the input is no consent
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import color_of, write_into, write_out
+from devfix.commands.helping import color_of, read_in, write_into, write_out
 
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
@@ -145,9 +145,7 @@ class Run:
         )
         self.level_of = lambda codemod: levels.get(codemod, level)
         if self.from_stdin:
-            if sys.stdin is None:
-                raise click.UsageError("stdin is closed, so nothing can be read from it")
-            self.stdin = sys.stdin.buffer.read()
+            self.stdin = read_in()
             from devfix.pipeline import runner
 
             return runner.run_bytes(
