@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,12 @@ def test_only_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     git("add", "c.py")
     git("commit", "-qm", "two")
     capsys.readouterr()
+    (folder / "lib" / ".git").mkdir(parents=True)
+    (folder / "lib" / "d.py").write_text(BUG)
+    assert check("--diff-only", "HEAD", "--baseline", "known.json") == 0
+    said = "1 finding left out: not in the repository below this folder\n"
+    assert said in capsys.readouterr().err
+    shutil.rmtree(folder / "lib")
     assert check("--diff-only", "HEAD", "--baseline", "known.json") == 0
     said = "1 finding left out: in the baseline\n1 finding left out: not on changed lines\n"
     assert capsys.readouterr().err.startswith(said)

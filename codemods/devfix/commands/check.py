@@ -11,10 +11,11 @@ from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
 from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code, complain
+from devfix.documents.state import is_below, tree_of
 from devfix.pipeline.signals import exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from devfix.reports.report import FileResult, Report
 
@@ -109,12 +110,13 @@ def check(
         return _write_baseline(run, report, write_baseline)
     before = {result.path: len(result.findings) for result in report.results}
     if selection is not None:
-        for one, where in (
-            (selection.of_baseline, "in the baseline"),
-            (selection.of_lines, "not on changed lines"),
+        for keep, where in (
+            (selection.of_baseline.keep, "in the baseline"),
+            (_in_view if diff_only is not None else None, "not in the repository below this folder"),
+            (selection.of_lines.keep, "not on changed lines"),
         ):
             left = report.findings
-            report = report.only(one.keep)
+            report = report.only(keep) if keep is not None else report
             left -= report.findings
             if left and not run.quiet:
                 run.note(f"{text.plural(left, 'finding')} left out: {where}")
@@ -141,6 +143,13 @@ def check(
                 run.note(line)
         run.summary(report, text.check_summary(report))
     return code(report, report.findings)
+
+
+def _in_view(path: str, findings: Sequence[object]) -> Sequence[bool]:
+    """Would git say what has changed in a file? Not in a submodule, nor outside of the working directory."""
+    here, real = os.path.realpath(os.curdir), os.path.realpath(path)
+    seen = is_below(real, here) and tree_of(os.path.dirname(real)) == tree_of(here)
+    return [seen] * len(findings)
 
 
 def _agree(*options: tuple[str, bool]) -> None:
