@@ -297,6 +297,18 @@ def test_apply_shows_what_is_left(devfix: Devfix, project: Path) -> None:
     assert (project / "a.py").read_text().startswith("beta\nalpha")
 
 
+def test_what_is_not_written_is_left(devfix: Devfix, tmp_path: Path) -> None:
+    (tmp_path / "tree/.git").mkdir(parents=True)
+    (tmp_path / "out.py").write_text("x = alpha\n")
+    (tmp_path / "tree/a.py").symlink_to("../out.py")
+    (tmp_path / "tree/b.py").write_text("x = alpha\n")
+    done = devfix("apply", "a.py", cwd=tmp_path / "tree")
+    assert done.code == 2
+    assert lines(done.err)[-1] == "0 fixes in 0 of 1 file written, 1 finding left, 1 error"
+    done = devfix("apply", "a.py", "b.py", cwd=tmp_path / "tree")
+    assert lines(done.err)[-1] == "1 fix in 1 of 2 files written, 1 finding left, 1 error"
+
+
 # --- stdin ---------------------------------------------------------------------------------
 
 
