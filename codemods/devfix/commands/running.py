@@ -42,7 +42,7 @@ class Run:
         self.width = get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else 0
         self.bar = False  # is progress shown?
         self.stdin: bytes | None = None
-        self.begun: Callable[[], tuple[tuple[Codemod, ...], Safety, bool, Around | None]] | None = None
+        self.begun: Callable[[], tuple[tuple[Codemod, ...], Safety, bool, Around | None, Selection | None]] | None = None
         self.level_of: Callable[[str], Safety]  # from which safety the fixes of a codemod would be applied
         self.recipe: CodemodRecipe | None = None
         self.broken: dict[str, str] = {}  # codemods of installed packages that cannot be loaded, and why
@@ -139,7 +139,7 @@ class Run:
                 chosen()  # a mistake in the settings comes before anything else
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
-        self.begun = lambda: (tuple(chosen()), level, repair, around)
+        self.begun = lambda: (tuple(chosen()), level, repair, around, selection)
         levels = (
             {} if self.recipe is None else {one.id: one.level for one in chosen() if one.level is not None}
         )
