@@ -105,7 +105,10 @@ def test_bad_input_is_a_line_each_and_the_rest_is_done(devfix: Devfix, project: 
         (["apply", "--format", "json", "-"], "--format json is about files"),
         (["apply", "--format", "json", "-i", "."], "--format json is about files"),
         (["check", "--diff-only", "HEAD", "-"], "the program cannot come from stdin"),
-        (["check", "--codemod", "flip", "--exclude-codemod", "flip", "."], "are all excluded, so nothing would run"),
+        (
+            ["check", "--codemod", "flip", "--exclude-codemod", "flip", "."],
+            "are all excluded, so nothing would run",
+        ),
         (["smoke", "--all", "."], "leave out --codemod and PATH"),
         (["explain-error", "--project", "nope", "-"], "'nope' does not exist"),
     ],

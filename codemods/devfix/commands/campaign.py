@@ -129,7 +129,9 @@ def review(campaign: str, repos: tuple[str, ...], accept: bool, reject: bool) ->
     from devfix.migrate.model import CHANGED
 
     if accept and reject:
-        raise click.UsageError("--accept and --reject are each for all REPOs that are named; give one of them")
+        raise click.UsageError(
+            "--accept and --reject are each for all REPOs that are named; give one of them"
+        )
     decision = "accepted" if accept else "rejected" if reject else None
     if decision and not repos:
         raise click.UsageError("name what to accept or reject")

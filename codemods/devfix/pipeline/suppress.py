@@ -48,7 +48,7 @@ def unsuppressed(source: Source, findings: tuple[Finding, ...]) -> tuple[Finding
 
 
 def unused(source: Source, findings: tuple[Finding, ...], ids: frozenset[str]) -> tuple[tuple[int, str], ...]:
-    """Line (from 1) and id of every suppression of one of `ids` that silences none of all `findings`, or is of no codemod.
+    """Line (from 1) and id of each suppression of one of `ids`, or of no codemod, that silences none of all `findings`.
 
     A comment that names no id counts as a whole; its id is empty.
     """

@@ -41,7 +41,7 @@ def document(report: Report) -> dict[str, Any]:
                 "tool": {"driver": _DRIVER | {"rules": rules}},
                 "columnKind": "unicodeCodePoints",
                 "originalUriBaseIds": {
-                    "SRCROOT": {"description": {"text": "The repository, or where there is none the folder that devfix ran in."}},
+                    "SRCROOT": {"description": {"text": "The repository, or else the folder devfix ran in."}},
                 },
                 "invocations": [
                     {

@@ -229,7 +229,11 @@ def change_summary(report: Report, verb: str = "") -> str:
     left = sum(len(result.remaining) for result in report.results)
     what = f"{plural(fixes, 'fix', 'es')} in {len(changed)} of {plural(report.files, 'file')}"
     later = sum(max(0, one.applied + len(one.remaining) - len(one.findings)) for one in changed)
-    text = f"{what} {verb or 'to apply'}" if report.changed else f"nothing to change in {plural(report.files, 'file')}"
+    text = (
+        f"{what} {verb or 'to apply'}"
+        if report.changed
+        else f"nothing to change in {plural(report.files, 'file')}"
+    )
     more = _more(report, remaining=True)
     text += f" ({later} found after other fixes)" if later else ""
     text += f", {plural(left, 'finding')} left" if left else ""
