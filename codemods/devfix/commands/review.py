@@ -14,7 +14,7 @@ from devfix.documents import Document, DocumentError, document_of, read_bytes, s
 from devfix.documents.notebook import SUFFIX, Notebook
 from devfix.findings import Span, TextEdit
 from devfix.pipeline import joint
-from devfix.pipeline.runner import again
+from devfix.pipeline.runner import again, alone
 from devfix.pipeline.selection import fingerprints
 from devfix.pipeline.work import Task
 from devfix.reports.place import git_lines, line_feeds
@@ -44,7 +44,7 @@ class Review:
             self._unit(path, finding, name)
             for path, finding, name in fingerprints(self.report)
             if finding.fix is not None
-            and (self.task.applies(finding.codemod, finding.fix.safety) or self.task.raised(name))
+            and alone(self.task, frozenset([name])).applies(finding.codemod, finding.fix.safety)
         )
         if not units:
             return None
@@ -74,7 +74,7 @@ class Review:
 
         assert finding.fix is not None
         several = any(one.path for one in finding.fix.edits)
-        lines = tuple(findings(path, (finding,), level=self.task.alone(frozenset([name])).level))
+        lines = tuple(findings(path, (finding,), level=alone(self.task, frozenset([name])).level))
         return Unit(name, path, lines, diff, None if several or path.endswith(SUFFIX) else edit)
 
     def _alone(self, name: str, path: str) -> Report:
@@ -84,7 +84,7 @@ class Review:
         return self.reports[name]
 
     def _run(self, paths: tuple[str, ...], accepted: frozenset[str]) -> Report:
-        return again(self.task.alone(accepted), paths, self.may_change)
+        return again(alone(self.task, accepted), paths, self.may_change)
 
     def _hunks(self, result: FileResult, context: int) -> list[str]:
         out = [f"--- {printable(result.path)}"]
@@ -134,7 +134,7 @@ class Review:
         for document, edit, finding in self.edited.values():
             by_path.setdefault(document.path, []).append((document, edit, finding))
         report = self._run(tuple(path for path in paths if path not in by_path), accepted)
-        task = self.task.alone(accepted)
+        task = alone(self.task, accepted)
         results = [*report.results]
         for found in by_path.values():
             document = found[0][0]

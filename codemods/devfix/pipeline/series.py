@@ -13,7 +13,7 @@ from typing import Literal
 
 from devfix.documents import overlaid
 from devfix.pipeline.joint import Allowed
-from devfix.pipeline.runner import again
+from devfix.pipeline.runner import again, alone
 from devfix.pipeline.selection import prints
 from devfix.pipeline.work import Task
 from devfix.pipeline.writing import units
@@ -82,7 +82,7 @@ def _by_fix(task: Task, path: str, overlay: dict[str, bytes], may_change: Allowe
             tried, changed = set(), False  # what needs another fix first has its turn now
             continue
         finding = found.findings[names.index(print_)]
-        step = _made(task.alone(frozenset([print_])), (path,), overlay, may_change)
+        step = _made(alone(task, frozenset([print_])), (path,), overlay, may_change)
         if step.changed:
             changed = True
             yield Step(f"{finding.codemod} {path}:{finding.place.line}", step)

@@ -44,16 +44,6 @@ class Task(Together):
     around: Around | None = None
     selection: Selection | None = None
 
-    def raised(self, print_: str) -> bool:
-        """Is the fix of that finding made though it is unsafe?"""
-        chosen = self.selection
-        return chosen is not None and chosen.raises and print_ in (chosen.only or ())
-
-    def alone(self, prints: frozenset[str]) -> Task:
-        """The task that makes nothing but the fixes of these findings."""
-        level = Safety.UNSAFE if any(map(self.raised, prints)) else self.level
-        return replace(self, level=level, selection=Selection(only=prints))
-
     def file(self, path: str) -> FileResult:
         """The result of a file that is still to be read.
 
