@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from devfix.findings import Safety
+from devfix.findings import Safety, brief
 from devfix.pipeline.selection import posix
 from devfix.reports.report import (
     SEEN,
@@ -178,8 +178,8 @@ def unused(report: Report) -> Iterator[str]:
             what = f"ignore[{id}]" if id else "ignore"
             why = "silences nothing; remove it"
             if id and id not in known:
-                why = f"names no codemod{suggest(id, known)}"
-            yield f"devfix: {printable(f'{result.path}:{line}: `# devfix: {what}` {why}')}"
+                why = f"names no codemod{suggest(brief(id), known)}"
+            yield f"devfix: {printable(f'{result.path}:{line}: `# devfix: {brief(what)}` {why}')}"
 
 
 def unread(report: Report) -> Iterator[str]:
