@@ -102,6 +102,15 @@ def test_bad_input_is_a_line_each_and_the_rest_is_done(devfix: Devfix, project: 
         (["check", "-", "."], "- (stdin) must be the only PATH"),
         (["explain", "rename"], "unknown codemod 'rename'; did you mean 'rename-alpha'?"),
         (["diff", "--smoke", "."], "No such option"),
+        (["apply", "--format", "json", "-"], "--format json is about files"),
+        (["apply", "--format", "json", "-i", "."], "--format json is about files"),
+        (["check", "--diff-only", "HEAD", "-"], "the program cannot come from stdin"),
+        (
+            ["check", "--codemod", "flip", "--exclude-codemod", "flip", "."],
+            "are all excluded, so nothing would run",
+        ),
+        (["smoke", "--all", "."], "leave out --codemod and PATH"),
+        (["explain-error", "--project", "nope", "-"], "'nope' does not exist"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], message: str, devfix: Devfix) -> None:
@@ -291,6 +300,18 @@ def test_apply_shows_what_is_left(devfix: Devfix, project: Path) -> None:
     assert (project / "a.py").read_text().startswith("beta\nalpha")
 
 
+def test_what_is_not_written_is_left(devfix: Devfix, tmp_path: Path) -> None:
+    (tmp_path / "tree/.git").mkdir(parents=True)
+    (tmp_path / "out.py").write_text("x = alpha\n")
+    (tmp_path / "tree/a.py").symlink_to("../out.py")
+    (tmp_path / "tree/b.py").write_text("x = alpha\n")
+    done = devfix("apply", "a.py", cwd=tmp_path / "tree")
+    assert done.code == 2
+    assert lines(done.err)[-1] == "0 fixes in 0 of 1 file written, 1 finding left, 1 error"
+    done = devfix("apply", "a.py", "b.py", cwd=tmp_path / "tree")
+    assert lines(done.err)[-1] == "1 fix in 1 of 2 files written, 1 finding left, 1 error"
+
+
 # --- stdin ---------------------------------------------------------------------------------
 
 
@@ -313,6 +334,11 @@ def test_stdin_is_never_lost(text: bytes, code: int, devfix: Devfix) -> None:
     done = devfix("apply", "-", stdin=text)
     assert (done.code, done.out) == (code, text)
     assert ("devfix: stdin.py: " in done.err) is (code == 2)
+
+
+def test_stdin_is_not_lost_where_the_program_fails(devfix: Devfix) -> None:
+    done = devfix("apply", "--smoke-cmd", "false", "-", stdin=b"alpha\n")
+    assert (done.code, done.out) == (2, b"alpha\n") and "nothing was written" in done.err
 
 
 # --- settings ------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What is imported stays: to visit it again and again takes a tenth of the time.
         gc.set_threshold(100_000, 20, 20)
         atexit.register(gc.freeze)  # nobody needs a last collection of all that the analysis has left
-    for stream in (sys.stdout, sys.stderr):
+    out = sys.stdout
+    for stream in (out, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     try:
@@ -54,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `devfix check | head`
         _drop_output()
         return 141
+    except SystemExit:
+        if sys.stdout is out:
+            raise
+        return 141  # click has replaced a stream without a reader, and exits with the code for findings
     except OSError as error:
         if error.filename is not None or error.errno not in _FULL:
             return _bug()

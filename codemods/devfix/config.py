@@ -264,6 +264,8 @@ def choose(
             made = make(known[id], options)
             if id in wanted:
                 chosen.append(made)
+    if defaults and config.codemods and not chosen:
+        raise ConfigError("the codemods that are named are all excluded, so nothing would run")
     return tuple(chosen)
 
 

@@ -161,6 +161,8 @@ def test_decisions(tmp_path: Path, migrate: Migrate) -> None:
         repository(tmp_path / "many" / name, {"train.py": FIXABLE % 2})
     migrate("init", "--repos", "many")
     migrate("run")
+    assert migrate("review", "--reject", "b.git", "--accept", "a.git") == 2
+    assert migrate("show", "a.git", "--patch", "--log") == 2
     assert migrate("review", "a.git", "--accept") == 0 and migrate("review", "b.git", "--reject") == 0
     assert migrate("push", "--accepted") == 0
     assert [row(name).state for name in ("a.git", "b.git", "c.git")] == ["pushed", "changed", "changed"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,25 @@ def test_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "b.py:" in output and "a.py:" not in output
 
 
+def test_a_baseline_holds_in_all_folders_of_its_repository(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / ".git").mkdir()
+    (folder / "sub").mkdir()
+    (folder / "sub/b.py").write_text(BUG)
+    assert check("--write-baseline", "known.json") == 0
+    monkeypatch.chdir(folder / "sub")
+    assert check("--baseline", "../known.json") == 0
+    assert check("--write-baseline", "../sub.json") == 0
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    assert check("--baseline", "sub.json", "--format", "gitlab") == 1
+    assert [one["location"]["path"] for one in json.loads(capsys.readouterr().out)] == ["a.py"]
+    monkeypatch.chdir(folder / "sub")
+    assert check("--format", "gitlab") == 1
+    assert [one["location"]["path"] for one in json.loads(capsys.readouterr().out)] == ["sub/b.py"]
+
+
 def test_no_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check("--baseline", "gone.json") == 2
     assert "gone.json: no such file" in capsys.readouterr().err
@@ -73,6 +94,12 @@ def test_only_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     git("add", "c.py")
     git("commit", "-qm", "two")
     capsys.readouterr()
+    (folder / "lib" / ".git").mkdir(parents=True)
+    (folder / "lib" / "d.py").write_text(BUG)
+    assert check("--diff-only", "HEAD", "--baseline", "known.json") == 0
+    said = "1 finding left out: not in the repository below this folder\n"
+    assert said in capsys.readouterr().err
+    shutil.rmtree(folder / "lib")
     assert check("--diff-only", "HEAD", "--baseline", "known.json") == 0
     said = "1 finding left out: in the baseline\n1 finding left out: not on changed lines\n"
     assert capsys.readouterr().err.startswith(said)
@@ -144,6 +171,40 @@ def test_add_ignores(folder: Path, text: str, capsys: pytest.CaptureFixture[str]
     assert (folder / "a.py").read_bytes().decode() == text
 
 
+def test_add_ignores_of_what_is_new(folder: Path) -> None:
+    assert check("--write-baseline", "known.json") == 0
+    (folder / "a.py").write_text(BUG + "model.tail = nn.Linear(2, 2)\nmodel(torch.zeros(2, device=device))\n")
+    assert check("--baseline", "known.json", "--add-ignores") == 0
+    assert (folder / "a.py").read_text().count("# devfix:") == 1
+    assert check("--baseline", "known.json") == 0 and check() == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--add-ignores", "--write-baseline", "out"],
+        ["--diff-only", "HEAD", "--write-baseline", "out"],
+        ["--statistics", "--write-baseline", "out"],
+        ["--format", "json", "--add-ignores"],
+        ["--format", "json", "--statistics"],
+    ],
+)
+def test_only_one_of_them_comes_out(
+    folder: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(*options) == 2
+    said = capsys.readouterr()
+    assert not said.out and said.err.count("\n") == 1 and options[-2 if "out" in options else 0] in said.err
+    assert [path.name for path in folder.iterdir()] == ["a.py"] and (folder / "a.py").read_text() == BUG
+
+
+def test_a_baseline_on_stdout(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("--write-baseline", "-", "-q") == 0
+    said = capsys.readouterr()
+    (folder / "known.json").write_text(said.out)
+    assert not said.err and check("--baseline", "known.json") == 0
+
+
 def test_add_ignores_that_is_interrupted(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,13 +230,14 @@ def test_add_ignores_of_what_has_some(folder: Path) -> None:
 
 
 def test_unused_suppressions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = BUG.replace("4, 2)", "4, 2)  # devfix: ignore[reorder-to, normalize-device-type, no-such]")
+    text = BUG.replace("4, 2)", "4, 2)  # devfix: ignore[reorder-to, normalize-device-type, reorder-two]")
     (folder / "a.py").write_text("x = 1  # devfix: ignore\n" + text)
     (folder / "b.py").write_text("x = 1  # devfix: ignore[reorder-to]\n'# devfix: ignore'\n")
     assert main(["check", "--codemod", "reorder-to", "--codemod", "normalize-device-type", "."]) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if "silences nothing" in line]
+    said = [line for line in capsys.readouterr().err.splitlines() if "# devfix:" in line]
     assert said == [
         "devfix: a.py:1: `# devfix: ignore` silences nothing; remove it",
         "devfix: a.py:8: `# devfix: ignore[normalize-device-type]` silences nothing; remove it",
+        "devfix: a.py:8: `# devfix: ignore[reorder-two]` names no codemod; did you mean 'reorder-to'?",
         "devfix: b.py:1: `# devfix: ignore[reorder-to]` silences nothing; remove it",
     ]

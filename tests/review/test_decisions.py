@@ -26,6 +26,13 @@ for (y,) in loader:
     print(model(y))
 """
 
+COMPARED = """\
+import torch
+x = torch.zeros(2)
+print(1 if x.device == "cpu" else 0)
+print(2 if x.device == "cuda" else 0)
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -74,7 +81,7 @@ def test_changed_since(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_what_is_not_found(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Because it is made already, or because paths are others from another folder."""
+    """Because it is made already, or because paths are others from another folder, where no repository is."""
     decide(folder, 1, 2)
     (folder / "sub").mkdir()
     with monkeypatch.context() as there:
@@ -85,6 +92,32 @@ def test_what_is_not_found(
     for code in (0, 2):
         assert main(["apply", "--decisions", "decisions.json", "."]) == code
         assert made(folder) == ["a.y", "b.x"]
+
+
+def test_from_another_folder_of_the_repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / ".git").mkdir()
+    decide(folder, 1, 2)
+    (folder / "sub").mkdir()
+    monkeypatch.chdir(folder / "sub")
+    assert main(["apply", "--decisions", "../decisions.json", ".."]) == 0
+    assert made(folder) == ["a.y", "b.x"]
+
+
+def test_what_is_accepted_is_made_though_it_is_unsafe(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a.py").write_text(COMPARED)
+    (folder / "b.py").write_text("")
+    report = run(discover(["."]), [registry()["device-comparison"]()], repair=False, jobs=1)
+    first, _ = [name for _, _, name in fingerprints(report)]
+    files = {"a.py": hashlib.sha256(COMPARED.encode()).hexdigest()}
+    text = json.dumps({"devfix-decisions": 1, "files": files, "accepted": [first]})
+    (folder / "decisions.json").write_text(text)
+    assert main(["apply", "--safe", "--decisions", "decisions.json", "."]) == 2
+    assert "leave out --safe" in capsys.readouterr().err and (folder / "a.py").read_text() == COMPARED
+    assert main(["apply", "--decisions", "decisions.json", "."]) == 0
+    after = (folder / "a.py").read_text().splitlines()
+    assert after[2] != COMPARED.splitlines()[2] and after[3] == COMPARED.splitlines()[3]
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,19 @@ def test_patches_one_after_the_other(tmp_path: Path, git: Git, by: str) -> None:
     assert now(tmp_path) == wanted
 
 
+def test_no_patches_beside_those_of_an_earlier_run(
+    tmp_path: Path, git: Git, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "note.patch").write_text("mine")
+    assert main(["diff", "-q", "--by", "fix", "--split", "out", "."]) == 1
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert main(["diff", "-q", "--by", "fix", "--split", "out", "."]) == 1
+    assert main(["diff", "-q", "--by", "file", "--split", "out", "."]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
 @dataclass(frozen=True)
 class Waits(Codemod):
     """Replace delta, where there is no alpha.
@@ -125,8 +138,9 @@ def test_what_needs_another_fix_first(
     monkeypatch.setattr(Run, "analyse", lambda *_, **__: report)
     for by in ("codemod", "fix"):
         assert main(["diff", "--by", by, "."]) == 1
-        told = "devfix: a.py: one by one, not all fixes are made" in capsys.readouterr().err
-        assert told == (by == "codemod")
+        said = capsys.readouterr().err
+        assert ("devfix: a.py: one by one, not all fixes are made" in said) == (by == "codemod")
+        assert f"{'1 fix' if by == 'codemod' else '3 fixes'} in 1 of 1 file to apply" in said
 
 
 @pytest.mark.parametrize("by", ["codemod", "file", "fix"])
@@ -179,5 +193,7 @@ def test_one_file(tmp_path: Path, git: Git, capfdbinary: pytest.CaptureFixture[b
     assert main(["diff", "-q", "-o", "all.patch", "."]) == 1
     assert (tmp_path / "all.patch").read_bytes() == printed
     assert capfdbinary.readouterr().out == b""
+    assert main(["diff", "-q", "-o", "-", "."]) == 1
+    assert capfdbinary.readouterr().out == printed and not (tmp_path / "-").exists()
     assert main(["diff", "-q", "-o", "no/such/all.patch", "."]) == 2
     assert main(["diff", "-q", "-o", "x", "--split", "y", "."]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -182,7 +183,9 @@ def test_only_files_that_are_looked_at_get_findings(seven: Path, devfix: Devfix)
 @pytest.mark.skipif(
     sys.version_info < (3, 11), reason="the columns of what runs are known from Python 3.11 on"
 )
-def test_a_run_makes_a_fix_safe_that_needs_nothing_else(tmp_path: Path, devfix: Devfix) -> None:
+def test_a_run_makes_a_fix_safe_that_needs_nothing_else(
+    tmp_path: Path, devfix: Devfix, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "program.py").write_text(NUMPY)
     before = json.loads(devfix(tmp_path, "check", "--format", "json", "program.py").text)["findings"]
@@ -196,6 +199,12 @@ def test_a_run_makes_a_fix_safe_that_needs_nothing_else(tmp_path: Path, devfix: 
     assert devfix(tmp_path, "diff", ".").text == ""
     patch = devfix(tmp_path, "diff", "--observed", "run.json", ".").text
     assert "+        return scores.cpu().numpy()" in patch
+    for by in ("codemod", "file", "fix"):
+        assert devfix(tmp_path, "diff", "--observed", "run.json", "--by", by, ".").text == patch
+    before = (tmp_path / "program.py").read_text()
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert "Make this fix" in devfix(tmp_path, "apply", "--observed", "run.json", "-i", ".").text
+    assert (tmp_path / "program.py").read_text() == before
     assert devfix(tmp_path, "apply", "--observed", "run.json", ".").code == 0
     assert "scores.cpu().numpy()" in (tmp_path / "program.py").read_text()
 

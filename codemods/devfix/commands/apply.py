@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import CANNOT, OUTPUT, command, option
+from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_out
 from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
-from devfix.commands.running import Run, code, complain, write_out
+from devfix.commands.running import Run, code, complain
 from devfix.documents.state import tree_of
-from devfix.pipeline.selection import Selection, fingerprints, posix
+from devfix.pipeline.selection import Selection, fingerprints, in_tree
 from devfix.pipeline.signals import exit_code
 
 if TYPE_CHECKING:
@@ -82,9 +82,15 @@ def apply(
         )
     if interactive and decisions is not None:
         raise click.UsageError("--interactive and --decisions cannot be combined")
+    if form == "json" and (interactive or run.from_stdin):
+        raise click.UsageError("--format json is about files, without --interactive: other text is on stdout")
     if options["observed"] is not None and decisions is not None:
         raise click.UsageError("--decisions and --observed cannot be combined")
-    given = _decisions(decisions) if decisions is not None else None
+    if options["safe"] and decisions is not None:
+        raise click.UsageError("--decisions makes what you accepted, unsafe fixes too, so leave out --safe")
+    given = None
+    if decisions is not None:
+        given, run.options["safe"] = _decisions(decisions), False
     if smoke or smoke_cmd:
         from devfix.commands.smoke import need_torch, prove
 
@@ -103,6 +109,8 @@ def apply(
     if (smoke or smoke_cmd) and report.changed:
         proved = prove(report, run_examples=smoke, command=smoke_cmd, seconds=smoke_seconds)
         if proved is None:
+            if run.stdin is not None:
+                write_out(run.stdin)
             run.errors(report)
             return 2
         report = proved
@@ -161,13 +169,13 @@ def _unchanged(report: Report, given: Decisions, name: str) -> Report:
     why = "changed since it was reviewed, so nothing in it was written; review it again"
     results, errors = [], list(report.errors)
     refused = {
-        posix(result.path)
+        in_tree(result.path)
         for result in report.changed
-        if not result.made and given.files.get(posix(result.path)) != result.digest
+        if not result.made and given.files.get(in_tree(result.path)) != result.digest
     }
     for result in report.results:
-        others = {posix(path) for change in result.changes for path in change.also}
-        if result.changed and (posix(result.path) in refused or others & refused):
+        others = {in_tree(path) for change in result.changes for path in change.also}
+        if result.changed and (in_tree(result.path) in refused or others & refused):
             errors.append(FileError(result.path, "write", why))
             result = replace(result, after=result.before, changes=())
         results.append(result)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devfix.commands.helping import command
+from devfix.commands.helping import command, write_out
 from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def status(campaign: str, everything: bool, refresh: bool, watch: float | None) 
 @click.option("--log", is_flag=True, help="Show only the output of programs.")
 def show(campaign: str, repo: str, patch: bool, log: bool) -> int:
     """Show one repository: state, history, files of the result."""
-    from devfix.commands.running import write_out
+    if patch and log:
+        raise click.UsageError("--patch and --log each show only that; give one of them")
     from devfix.migrate import campaigns, folders, showing
 
     with campaigns.opened(campaign) as store:
@@ -120,13 +121,18 @@ def lines(all_: Iterable[str]) -> None:
 )
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--accept", "decision", flag_value="accepted", help="Accept the repositories that are named.")
-@click.option("--reject", "decision", flag_value="rejected", help="Reject them: they will not be pushed.")
-def review(campaign: str, repos: tuple[str, ...], decision: str | None) -> int:
+@click.option("--accept", is_flag=True, help="Accept the repositories that are named.")
+@click.option("--reject", is_flag=True, help="Reject them: they will not be pushed.")
+def review(campaign: str, repos: tuple[str, ...], accept: bool, reject: bool) -> int:
     """Show each undecided change and ask; or decide with --accept or --reject."""
     from devfix.migrate import campaigns
     from devfix.migrate.model import CHANGED
 
+    if accept and reject:
+        raise click.UsageError(
+            "--accept and --reject are each for all REPOs that are named; give one of them"
+        )
+    decision = "accepted" if accept else "rejected" if reject else None
     if decision and not repos:
         raise click.UsageError("name what to accept or reject")
     with campaigns.opened(campaign, change=True) as store:

@@ -37,13 +37,13 @@ def report(campaign: str, html: str | None, csv_: str | None, json_: str | None,
             from devfix.review.html.campaign import render
 
             here = os.path.dirname(os.path.abspath(html)) if html != "-" else os.getcwd()
-            _write(html, render(found, _way(campaign, here), _looker(campaign)))
+            write_into(html, render(found, _way(campaign, here), _looker(campaign)))
         if csv_ is not None:
-            _write(csv_, exports.as_csv(store))
+            write_into(csv_, exports.as_csv(store))
         if json_ is not None:
-            _write(json_, exports.as_json(store, found))
+            write_into(json_, exports.as_json(store, found))
         if markdown is not None:
-            _write(markdown, exports.as_markdown(store, found))
+            write_into(markdown, exports.as_markdown(store, found))
         return code(store)
 
 
@@ -69,12 +69,3 @@ def _looker(campaign: str) -> Look:
         return names, log[-20_000:].decode("utf-8", "replace")
 
     return look
-
-
-def _write(path: str, data: bytes) -> None:
-    from devfix.commands.running import write_out
-
-    if path == "-":
-        write_out(data)
-    else:
-        write_into(path, data)

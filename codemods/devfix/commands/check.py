@@ -11,9 +11,12 @@ from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
 from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code, complain
+from devfix.documents.state import is_below, tree_of
 from devfix.pipeline.signals import exit_code
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from devfix.reports.report import FileResult, Report
 
 
@@ -66,8 +69,18 @@ def check(
 ) -> int:
     """List device bugs. PATH is a file, a folder (default: this one), or - for stdin."""
     run = Run(**options)
-    if form == "github-suggestions" and (diff_only is None or run.from_stdin):
+    _agree(
+        ("--write-baseline", write_baseline is not None),
+        ("--add-ignores", add_ignores),
+        ("--statistics", statistics),
+        ("--format", form not in ("text", "concise")),
+    )
+    if write_baseline is not None and diff_only is not None:
+        raise click.UsageError("--write-baseline writes all findings, so leave out --diff-only")
+    if form == "github-suggestions" and diff_only is None:
         raise click.UsageError("--format github-suggestions comments on changed lines; add --diff-only REV")
+    if diff_only is not None and run.from_stdin:
+        raise click.UsageError("--diff-only compares files, so the program cannot come from stdin")
     selection = run.selection(baseline, diff_only)
     if not run.from_stdin:
         recovered(run.paths, writes=add_ignores)
@@ -95,18 +108,20 @@ def check(
     run.errors(report)
     if write_baseline is not None:
         return _write_baseline(run, report, write_baseline)
+    before = {result.path: len(result.findings) for result in report.results}
     if selection is not None:
-        for one, where in (
-            (selection.of_baseline, "in the baseline"),
-            (selection.of_lines, "not on changed lines"),
+        for keep, where in (
+            (selection.of_baseline.keep, "in the baseline"),
+            (_in_view if diff_only is not None else None, "not in the repository below this folder"),
+            (selection.of_lines.keep, "not on changed lines"),
         ):
             left = report.findings
-            report = report.only(one.keep)
+            report = report.only(keep) if keep is not None else report
             left -= report.findings
             if left and not run.quiet:
                 run.note(f"{text.plural(left, 'finding')} left out: {where}")
     if add_ignores:
-        return _add_ignores(run, report)
+        return _add_ignores(run, report, before)
     if form == "github-suggestions":
         from devfix.review.suggestions import render
 
@@ -130,19 +145,33 @@ def check(
     return code(report, report.findings)
 
 
+def _in_view(path: str, findings: Sequence[object]) -> Sequence[bool]:
+    """Would git say what has changed in a file? Not in a submodule, nor outside of the working directory."""
+    here, real = os.path.realpath(os.curdir), os.path.realpath(path)
+    seen = is_below(real, here) and tree_of(os.path.dirname(real)) == tree_of(here)
+    return [seen] * len(findings)
+
+
+def _agree(*options: tuple[str, bool]) -> None:
+    """Each of these says what comes out; raises click.UsageError where several are given."""
+    given = [name for name, is_given in options if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} and {given[1]} cannot be combined")
+
+
 def _write_baseline(run: Run, report: Report, path: str) -> int:
     from devfix.pipeline.baseline import text_of
-    from devfix.review.text import plural
+    from devfix.review.text import plural, printable
 
     write_into(path, text_of(report).encode("utf-8", "surrogatepass"))
-    run.note(
-        f"{plural(report.findings, 'finding')} written into {path}; commit it, and check with --baseline"
-    )
+    if not run.quiet:
+        where = "; commit it, and check with --baseline" if path != "-" else ""
+        run.note(f"{plural(report.findings, 'finding')} written into {printable(path)}{where}")
     return 2 if report.errors else 0
 
 
-def _add_ignores(run: Run, report: Report) -> int:
-    """Silence every finding by a comment; 2 if one could not be."""
+def _add_ignores(run: Run, report: Report, before: Mapping[str, int]) -> int:
+    """Silence every finding by a comment; 2 if one could not be. `before` counts each file's before a selection."""
     from dataclasses import replace
 
     from devfix.documents import DocumentError, document_of, read_bytes
@@ -158,7 +187,9 @@ def _add_ignores(run: Run, report: Report) -> int:
             continue
         why = "comments cannot silence what was found there"
         try:
-            done = ignored(document_of(result.path, read_bytes(result.path)), result.findings, run.task)
+            document = document_of(result.path, read_bytes(result.path))
+            others = before[result.path] - len(result.findings)
+            done = ignored(document, result.findings, others, run.task)
         except DocumentError as error:
             done, why = None, error.message
         if done is None:
@@ -169,7 +200,8 @@ def _add_ignores(run: Run, report: Report) -> int:
     written = write(replace(report, results=tuple(results)), os.getcwd())
     run.errors(replace(written, errors=tuple(set(written.errors) - set(report.errors)), skipped=()))
     back = "; `devfix undo` takes it back" if written.written else ""
-    run.note(f"{plural(len(written.written), 'file')} written{back}")
+    if not run.quiet:
+        run.note(f"{plural(len(written.written), 'file')} written{back}")
     if written.interrupted:
         complain("interrupted; the others were left as they are")
         return exit_code()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from glob import glob
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _BY = click.Choice(["codemod", "file", "fix"])
 
 
+_NUMBERED = "[0-9][0-9][0-9][0-9]*-*.patch"
 _PAGE = "For --format html"
 
 
@@ -79,6 +81,7 @@ def diff(
         raise click.UsageError(
             "--split names a folder for the patches and --output one file; give one of them"
         )
+    output = None if output == "-" else output
     if form == "html":
         page.check(run, output, by or split or explain, smoke_cmd)
     elif smoke_cmd:
@@ -91,12 +94,14 @@ def diff(
     if form == "html":
         return page.write(run, page.tried(report, smoke_cmd, smoke_seconds) if smoke_cmd else report, output)
 
-    made: dict[str, bytes] | None = None
+    shown = report
     if by is None and split is None and form == "patch":
         run.patch(patch.patch(report, explain=explain), output)
     else:
+        from devfix.pipeline.series import together
+
         steps = run.steps(report, by or "codemod")
-        made = {result.path: result.after for step in steps for result in step.report.results}
+        shown = together(report, steps)
         if split is not None:
             _split(run, steps, split, form, explain)
         elif form == "mbox":
@@ -107,7 +112,9 @@ def diff(
             run.patch(b"".join(patch.patch(step.report, explain=explain) for step in steps), output)
     run.errors(report)
     here = tree_of(os.curdir)
-    for result in report.changed:
+    for result, made in zip(report.results, shown.results, strict=True):
+        if not result.changed:
+            continue
         name, tree = text.printable(result.path), tree_of(os.path.dirname(os.path.realpath(result.path)))
         if patch.outside(result.path):
             run.note(f"devfix: {name}: outside the working directory, where `git apply` writes nothing")
@@ -115,9 +122,12 @@ def diff(
             run.note(
                 f"devfix: {name}: in another repository, so `git am` refuses the commit; run devfix there"
             )
-        if made is not None and made.get(result.path) != result.after:
-            run.note(f"devfix: {name}: one by one, not all fixes are made; apply these and run devfix again")
-    run.summary(report, text.change_summary(report))
+        if made.after != result.after:
+            run.note(
+                f"devfix: {name}: one by one, not all fixes are made, since some need others, or need not be "
+                "made after them; apply these and run devfix again"
+            )
+    run.summary(shown, text.change_summary(shown))
     return code(report, len(report.changed))
 
 
@@ -125,9 +135,15 @@ def _split(run: Run, steps: Sequence[Step], folder: str, form: str, explain: boo
     from devfix.review import patch
     from devfix.review.mbox import render
 
+    made: dict[str, bytes] = {}
     for number, step in enumerate(steps, 1):
         data = render([step]) if form == "mbox" else patch.patch(step.report, explain=explain)
         name = re.sub(r"[^\w.-]+", "-", step.name).strip("-")[:60] or "fix"
-        path = os.path.join(folder, f"{number:04}-{name}.patch")
+        made[f"{number:04}-{name}.patch"] = data
+    if earlier := sorted(set(glob(_NUMBERED, root_dir=folder)) - made.keys()):
+        what = f"{earlier[0]} is there already, and would be applied with these patches"
+        raise click.ClickException(f"{folder}: {what}; remove it, or name another folder")
+    for name, data in made.items():
+        path = os.path.join(folder, name)
         write_into(path, data, folder=True)
         run.note(path)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from devfix.commands.helping import color_of, command
+from devfix.commands.helping import color_of, command, read_in
 
 
 @command(
@@ -22,6 +20,7 @@ from devfix.commands.helping import color_of, command
     "--project",
     "roots",
     multiple=True,
+    type=click.Path(exists=True),
     metavar="PATH",
     help="The folder of the program's files; repeatable (default: the working directory).",
 )
@@ -41,7 +40,7 @@ def explain_error(file: str, roots: tuple[str, ...], color: str) -> int:
     from devfix.review.explanation import lines
 
     try:
-        data = sys.stdin.buffer.read() if file == "-" else read_bytes(file)
+        data = read_in() if file == "-" else read_bytes(file)
     except DocumentError as error:
         raise click.ClickException(f"{file}: {error}") from error
     codemods = [kind() for kind in registry().values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -80,10 +81,32 @@ def option(group: str, *given: Any, **named: Any) -> Callable[[_Function], _Func
     return click.option(*given, cls=Option, group=group, **named)
 
 
+def write_out(data: bytes) -> None:
+    """Bytes as they are, on stdout."""
+    if sys.stdout is None:
+        raise click.ClickException("stdout is closed, so nothing can be written to it")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def read_in() -> bytes:
+    """All of stdin."""
+    if sys.stdin is None:
+        raise click.ClickException("stdin is closed, so nothing can be read from it")
+    return sys.stdin.buffer.read()
+
+
 def write_into(path: str, data: bytes, *, folder: bool = False) -> None:
-    """Write a file that the user has named; with `folder` its folder, too. Raises click.ClickException."""
+    """Write a file that the user has named, `-` for stdout; with `folder` its folder, too.
+
+    Raises click.ClickException.
+    """
     from devfix.documents import DocumentError, write_new
 
+    if path == "-":
+        write_out(data)
+        return
     try:
         write_new(path, data, folder=folder)
     except DocumentError as error:

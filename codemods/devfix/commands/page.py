@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devfix.commands.helping import need_html
-from devfix.commands.running import Run, code, write_out
+from devfix.commands.helping import need_html, write_out
+from devfix.commands.running import Run, code
 
 if TYPE_CHECKING:
     from devfix.reports.report import Report
@@ -67,18 +67,23 @@ def write(run: Run, report: Report, output: str | None) -> int:
 
 
 def _command(run: Run) -> str:
-    """The command that makes what was accepted, with the options that devfix needs to find the same.
-
-    The page adds --unsafe where something unsafe was accepted.
-    """
+    """The command that makes what was accepted, with the options that devfix needs to find the same."""
     words = ["devfix", "apply"]
-    for one in run.options["options"]:
-        words += ["--option", one]
-    if run.options["project_root"] is not None:
-        words += ["--project-root", os.fspath(run.options["project_root"])]
+    for name, option in _SAME.items():
+        given = run.options[name] or ()
+        for one in [given] if isinstance(given, str) else given:
+            words += [option, one]
     if run.options["project"] is not None:
         words.append("--project" if run.options["project"] else "--no-project")
-    for name in ("codemods", "exclude_codemods"):
-        for one in run.options[name]:
-            words += ["--codemod" if name == "codemods" else "--exclude-codemod", one]
     return shlex.join(words)
+
+
+_SAME = {
+    "options": "--option",
+    "config": "--config",
+    "recipe": "--recipe",
+    "project_root": "--project-root",
+    "codemods": "--codemod",
+    "arguments": "--codemod-arg",
+    "exclude_codemods": "--exclude-codemod",
+}

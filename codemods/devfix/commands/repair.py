@@ -13,7 +13,7 @@ import click
 
 from devfix.commands.helping import command as command_
 from devfix.commands.helping import write_into
-from devfix.commands.running import complain, write_out
+from devfix.commands.running import complain
 
 if TYPE_CHECKING:
     from devfix.repair.rounds import Outcome, Repaired
@@ -260,10 +260,7 @@ def _end(done: Repaired, write: bool, patch: str | None) -> int:
         for error in report.errors:
             complain(f"{error.path}: {error.message}")
         return 2 if report.errors else 0
-    if patch is None:
-        write_out(patch_of(report))
-    else:
-        write_into(patch, patch_of(report))
+    write_into("-" if patch is None else patch, patch_of(report))
     return 0
 
 

@@ -14,8 +14,8 @@ from devfix.documents import Document, DocumentError, document_of, read_bytes, s
 from devfix.documents.notebook import SUFFIX, Notebook
 from devfix.findings import Span, TextEdit
 from devfix.pipeline import joint
-from devfix.pipeline.runner import again
-from devfix.pipeline.selection import Selection, fingerprints
+from devfix.pipeline.runner import again, alone
+from devfix.pipeline.selection import fingerprints
 from devfix.pipeline.work import Task
 from devfix.reports.place import git_lines, line_feeds
 from devfix.reports.report import Change, FileResult, PlacedFinding, Report
@@ -43,7 +43,8 @@ class Review:
         units = tuple(
             self._unit(path, finding, name)
             for path, finding, name in fingerprints(self.report)
-            if finding.fix is not None and self.task.applies(finding.codemod, finding.fix.safety)
+            if finding.fix is not None
+            and alone(self.task, frozenset([name])).applies(finding.codemod, finding.fix.safety)
         )
         if not units:
             return None
@@ -73,7 +74,7 @@ class Review:
 
         assert finding.fix is not None
         several = any(one.path for one in finding.fix.edits)
-        lines = tuple(findings(path, (finding,), level=self.task.level))
+        lines = tuple(findings(path, (finding,), level=alone(self.task, frozenset([name])).level))
         return Unit(name, path, lines, diff, None if several or path.endswith(SUFFIX) else edit)
 
     def _alone(self, name: str, path: str) -> Report:
@@ -83,7 +84,7 @@ class Review:
         return self.reports[name]
 
     def _run(self, paths: tuple[str, ...], accepted: frozenset[str]) -> Report:
-        return again(replace(self.task, selection=Selection(only=accepted)), paths, self.may_change)
+        return again(alone(self.task, accepted), paths, self.may_change)
 
     def _hunks(self, result: FileResult, context: int) -> list[str]:
         out = [f"--- {printable(result.path)}"]
@@ -133,7 +134,7 @@ class Review:
         for document, edit, finding in self.edited.values():
             by_path.setdefault(document.path, []).append((document, edit, finding))
         report = self._run(tuple(path for path in paths if path not in by_path), accepted)
-        task = replace(self.task, selection=Selection(only=accepted))
+        task = alone(self.task, accepted)
         results = [*report.results]
         for found in by_path.values():
             document = found[0][0]
@@ -174,7 +175,7 @@ class Review:
 
     def _ask(self, question: str) -> str:
         click.echo(click.style(question, bold=True, fg="blue"), nl=False, color=self.color)
-        line = sys.stdin.readline()
+        line = sys.stdin.readline() if sys.stdin is not None else ""
         return line if line else "q"  # the end of the input is no consent
 
 

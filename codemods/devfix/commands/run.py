@@ -155,10 +155,7 @@ def _report(ended: Ended, code: int, form: str, output: str | None, html: str | 
 
 
 def _write(text: str, path: str | None) -> None:
-    if path is None:
-        click.echo(text)
-    else:
-        write_into(path, f"{text}\n".encode())
+    write_into("-" if path is None else path, f"{text}\n".encode())
 
 
 def _tell(ended: Ended) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import color_of, write_into
+from devfix.commands.helping import color_of, read_in, write_into, write_out
 
 if TYPE_CHECKING:
     from devfix.codemod import Codemod
@@ -42,7 +42,7 @@ class Run:
         self.width = get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else 0
         self.bar = False  # is progress shown?
         self.stdin: bytes | None = None
-        self.begun: Callable[[], tuple[tuple[Codemod, ...], Safety, bool, Around | None]] | None = None
+        self.begun: Callable[[], Task] | None = None
         self.level_of: Callable[[str], Safety]  # from which safety the fixes of a codemod would be applied
         self.recipe: CodemodRecipe | None = None
         self.broken: dict[str, str] = {}  # codemods of installed packages that cannot be loaded, and why
@@ -65,9 +65,7 @@ class Run:
     @functools.cached_property
     def task(self) -> Task | None:
         """That of the last analysis. One that finds all results kept needs none, and imports no codemod for it."""
-        from devfix.pipeline.work import Task
-
-        return Task(*self.begun()) if self.begun is not None else None
+        return self.begun() if self.begun is not None else None
 
     def selection(self, baseline: str | None, diff_only: str | None) -> Selection | None:
         """The findings that a baseline and the changed lines leave over; None: all."""
@@ -139,15 +137,19 @@ class Run:
                 chosen()  # a mistake in the settings comes before anything else
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
-        self.begun = lambda: (tuple(chosen()), level, repair, around)
+
+        def task() -> Task:
+            from devfix.pipeline.work import Task
+
+            return Task(tuple(chosen()), level, repair, around, selection)
+
+        self.begun = task
         levels = (
             {} if self.recipe is None else {one.id: one.level for one in chosen() if one.level is not None}
         )
         self.level_of = lambda codemod: levels.get(codemod, level)
         if self.from_stdin:
-            if sys.stdin is None:
-                raise click.UsageError("stdin is closed, so nothing can be read from it")
-            self.stdin = sys.stdin.buffer.read()
+            self.stdin = read_in()
             from devfix.pipeline import runner
 
             return runner.run_bytes(
@@ -297,15 +299,6 @@ class Run:
 
             data = coloured_patch(data)
         write_out(data)
-
-
-def write_out(data: bytes) -> None:
-    """Bytes as they are, on stdout."""
-    if sys.stdout is None:
-        raise click.ClickException("stdout is closed, so nothing can be written to it")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def code(report: Report, what: int) -> int:

@@ -67,6 +67,8 @@ def smoke(
     --smoke-cmd in copies of the repository, before and after the fixes, or without a command the
     functions and modules around the fixes, with made-up inputs.
     """
+    if everything and (paths or codemods):
+        raise click.UsageError("--all runs the examples of all codemods: leave out --codemod and PATH")
     need_torch("smoke")
     if not paths:
         return _codemods(codemods, everything, command)

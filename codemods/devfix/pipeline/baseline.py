@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from devfix.pipeline.selection import fingerprints, posix
+from devfix.pipeline.selection import fingerprints, in_tree
 from devfix.reports.report import Report
 
 _VERSION = 1
@@ -22,7 +22,7 @@ def text_of(report: Report) -> str:
     entries = [
         {
             "fingerprint": print_,
-            "path": posix(path),
+            "path": in_tree(path),
             "codemod": finding.codemod,
             "message": finding.message,
         }

@@ -12,8 +12,10 @@ from devfix.reports.report import Change, FileResult, PlacedFinding
 from devfix.text.source import line_starts
 
 
-def ignored(document: Document, found: Iterable[PlacedFinding], task: Task) -> FileResult | None:
-    """The document with its findings silenced; None where comments cannot silence them.
+def ignored(document: Document, found: Iterable[PlacedFinding], others: int, task: Task) -> FileResult | None:
+    """The document with the findings silenced that were found; None where comments cannot silence them.
+
+    It has so many others, which may stay.
 
     Nothing but comments is added, and a look at the result says whether they do what they should.
     """
@@ -36,7 +38,7 @@ def ignored(document: Document, found: Iterable[PlacedFinding], task: Task) -> F
     after = document.encode(text)
     check = replace(task, repair=False, selection=None)
     left = check.document(Document.of(document.path, after))
-    if left.error is not None or left.findings:
+    if left.error is not None or len(left.findings) > others:
         return None
     changes = tuple(
         Change(id, "silenced", "silence it", task.level, ((line - 1, line - 1),))

@@ -152,6 +152,15 @@ def run(
     return replace(report, seconds=time.perf_counter() - start, levels=tuple(task.levels.items()))
 
 
+def alone(task: Task, prints: frozenset[str]) -> Task:
+    """The task that makes nothing but the fixes of these findings, those too that `task` makes though unsafe."""
+    from devfix.pipeline.selection import Selection
+
+    known = task.selection
+    raised = known is not None and known.raises and prints & (known.only or frozenset())
+    return replace(task, level=Safety.UNSAFE if raised else task.level, selection=Selection(only=prints))
+
+
 def again(task: Task, paths: Sequence[str], may_change: Callable[[str], bool]) -> Report:
     """The report of some files for a task of an earlier run, in this process."""
     return run(

@@ -1,7 +1,7 @@
 """Which findings a run is about: those that were accepted, or touch changed lines, or are in no baseline.
 
-Plain data, since it goes to every worker. A finding is named by its fingerprint: the path, and what stays
-the same when lines move; of equal ones in a file by their order.
+Plain data, since it goes to every worker. A finding is named by its fingerprint: the path in the tree, and what
+stays the same when lines move; of equal ones in a file by their order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from devfix.documents.state import is_below, tree_of
 from devfix.reports.report import PlacedFinding, Report
 
 
@@ -61,7 +62,7 @@ def _touches(finding: PlacedFinding, first: int, last: int) -> bool:
 def prints(path: str, findings: Sequence[PlacedFinding]) -> Iterator[str]:
     """The fingerprints of one file's findings, in their order."""
     seen: Counter[str] = Counter()
-    name = posix(path)
+    name = in_tree(path)
     for finding in findings:
         seen[finding.key] += 1
         parts = f"{name}\0{finding.key}\0{seen[finding.key]}"
@@ -81,3 +82,9 @@ def posix(path: str) -> str:
         relative = os.path.relpath(path)
         path = path if relative.startswith("..") else relative
     return os.path.normpath(path).replace(os.sep, "/")
+
+
+def in_tree(path: str) -> str:
+    """The same path from each folder of the tree that devfix runs in: relative to the tree, where the file is in it."""
+    tree, real = tree_of(os.curdir), os.path.realpath(path)
+    return os.path.relpath(real, tree).replace(os.sep, "/") if is_below(real, tree) else posix(path)

@@ -13,11 +13,11 @@ from typing import Literal
 
 from devfix.documents import overlaid
 from devfix.pipeline.joint import Allowed
-from devfix.pipeline.runner import again
-from devfix.pipeline.selection import Selection, prints
+from devfix.pipeline.runner import again, alone
+from devfix.pipeline.selection import prints
 from devfix.pipeline.work import Task
 from devfix.pipeline.writing import units
-from devfix.reports.report import Report
+from devfix.reports.report import FileResult, Report
 
 By = Literal["codemod", "file", "fix"]
 
@@ -54,6 +54,20 @@ def steps(report: Report, task: Task, by: By, may_change: Allowed = lambda path:
         yield from _by_fix(task, path, overlay, may_change)
 
 
+def together(report: Report, steps: Sequence[Step]) -> Report:
+    """The report with what the steps make in the place of what was made at once."""
+    parts: dict[str, list[FileResult]] = {}
+    for step in steps:
+        for result in step.report.results:
+            parts.setdefault(result.path, []).append(result)
+    results = []
+    for result in report.results:
+        its = parts.get(result.path, [])
+        changes = tuple(change for one in its for change in one.changes)
+        results.append(replace(result, after=its[-1].after if its else result.before, changes=changes))
+    return replace(report, results=tuple(results))
+
+
 def _by_fix(task: Task, path: str, overlay: dict[str, bytes], may_change: Allowed) -> Iterator[Step]:
     tried: set[str] = set()
     changed = False
@@ -68,8 +82,7 @@ def _by_fix(task: Task, path: str, overlay: dict[str, bytes], may_change: Allowe
             tried, changed = set(), False  # what needs another fix first has its turn now
             continue
         finding = found.findings[names.index(print_)]
-        selection = Selection(only=frozenset([print_]))
-        step = _made(replace(task, selection=selection), (path,), overlay, may_change)
+        step = _made(alone(task, frozenset([print_])), (path,), overlay, may_change)
         if step.changed:
             changed = True
             yield Step(f"{finding.codemod} {path}:{finding.place.line}", step)

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from devfix.findings import Finding, Span
+from devfix.reports.report import SEEN
 from devfix.text.source import Source, remembered
 
 MARK = "devfix:"
@@ -47,12 +48,15 @@ def unsuppressed(source: Source, findings: tuple[Finding, ...]) -> tuple[Finding
 
 
 def unused(source: Source, findings: tuple[Finding, ...], ids: frozenset[str]) -> tuple[tuple[int, str], ...]:
-    """Line (from 1) and id of every suppression of one of `ids` that silences none of all `findings`.
+    """Line (from 1) and id of each suppression of one of `ids`, or of no codemod, that silences none of all `findings`.
 
     A comment that names no id counts as a whole; its id is empty.
     """
     if MARK not in source.text:
         return ()
+    from devfix.own.known import Known
+
+    others = {"", SEEN, *Known()} - ids  # nobody knows here what they would find
     ignored = _ignored_lines(source.text)
     used: dict[int, set[str]] = {}
     for finding in findings if ignored else ():
@@ -64,7 +68,7 @@ def unused(source: Source, findings: tuple[Finding, ...], ids: frozenset[str]) -
         if named is None:
             found += [(line, "")] if not used.get(line) else []
         else:
-            found += [(line, id) for id in sorted(named & ids - used.get(line, set()))]
+            found += [(line, id) for id in sorted(named - others - used.get(line, set()))]
     return tuple(found)
 
 

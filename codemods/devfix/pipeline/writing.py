@@ -19,7 +19,7 @@ def write(report: Report, here: str = "") -> Report:
     With `here`, the folder that devfix runs in, what they were is kept first, for `devfix undo` and for the run
     after a crash: as that of the tree of `here`, or of their own trees. Where that cannot be done, only files
     that stand alone are written. A name whose links lead out of its tree is not written through.
-    Returns the report with `written`, and with an error for each file that could not be written.
+    Returns the report with `written`, and with an error for each file that could not be written, whose findings remain.
     Ctrl-C ends it after the files at hand; the report says so.
     """
     written: list[str] = []
@@ -45,8 +45,14 @@ def write(report: Report, here: str = "") -> Report:
         real = {os.path.realpath(path) for path in written}
         for tree, folder in journals.items():
             finished(tree, folder, real)
-    everything = sorted((*report.errors, *errors), key=lambda error: error.path)
-    return replace(report, written=tuple(written), errors=tuple(everything), interrupted=interrupted)
+    everything, done = sorted((*report.errors, *errors), key=lambda error: error.path), set(written)
+    results = tuple(
+        replace(one, remaining=one.findings) if one.changed and one.path not in done else one
+        for one in report.results
+    )
+    return replace(
+        report, results=results, written=tuple(written), errors=tuple(everything), interrupted=interrupted
+    )
 
 
 _NO_JOURNAL = "not written: a fix over several files needs a journal, or a crash could leave it half done"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from devfix.pipeline.selection import posix
+from devfix.pipeline.selection import in_tree
 from devfix.reports.report import PlacedFinding, Report
 from devfix.review.text import plain, printable
 
@@ -28,14 +28,14 @@ def _lines(report: Report) -> Iterator[str]:
     for error in report.errors:
         yield _command(
             "error",
-            {"file": printable(posix(error.path)), "title": f"devfix: {error.stage}"},
+            {"file": printable(in_tree(error.path)), "title": f"devfix: {error.stage}"},
             printable(error.message),
         )
 
 
 def _where(path: str, finding: PlacedFinding) -> dict[str, str]:
     place = finding.place
-    where = {"file": printable(posix(path)), "line": str(place.line)}
+    where = {"file": printable(in_tree(path)), "line": str(place.line)}
     if not place.cell:
         where["col"] = str(place.column)
         where["endLine"] = str(place.end_line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from devfix.pipeline.selection import fingerprints, posix
+from devfix.pipeline.selection import fingerprints, in_tree
 from devfix.reports.report import Report
 
 
@@ -18,7 +18,7 @@ def render(report: Report) -> str:
                 "fingerprint": print_,
                 "severity": "major",
                 "location": {
-                    "path": posix(path),
+                    "path": in_tree(path),
                     "lines": {"begin": finding.place.line, "end": finding.place.end_line},
                 },
             }

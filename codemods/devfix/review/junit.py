@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.sax.saxutils import escape, quoteattr
 
-from devfix.pipeline.selection import posix
+from devfix.pipeline.selection import in_tree
 from devfix.reports.report import FileError, FileResult, PlacedFinding, Report
 from devfix.review.text import plain, printable
 
@@ -29,7 +29,7 @@ def render(report: Report) -> str:
 
 
 def _suite(result: FileResult) -> str:
-    name = _attribute(posix(result.path))
+    name = _attribute(in_tree(result.path))
     count = len(result.findings)
     cases = "\n".join(_case(result.path, finding) for finding in result.findings)
     head = f'  <testsuite name={name} tests="{count}" failures="{count}" errors="0">'
@@ -38,18 +38,18 @@ def _suite(result: FileResult) -> str:
 
 def _case(path: str, finding: PlacedFinding) -> str:
     place = finding.place
-    where = f"{printable(posix(path))}:{place.line}:{place.column}"
+    where = f"{printable(in_tree(path))}:{place.line}:{place.column}"
     text = f"{where}: {printable(finding.message)}{plain(path, finding)}"
     name = _attribute(f"{finding.codemod} line {place.line} column {place.column}")
     return (
-        f"    <testcase classname={_attribute(posix(path))} name={name} file={_attribute(posix(path))}"
+        f"    <testcase classname={_attribute(in_tree(path))} name={name} file={_attribute(in_tree(path))}"
         f' line="{place.line}">\n      <failure type={_attribute(finding.codemod)}'
         f" message={_attribute(finding.message)}>{escape(_FORBIDDEN.sub(_INSTEAD, text))}</failure>\n    </testcase>"
     )
 
 
 def _error(error: FileError) -> str:
-    name = _attribute(posix(error.path))
+    name = _attribute(in_tree(error.path))
     return (
         f'  <testsuite name={name} tests="1" failures="0" errors="1">\n'
         f"    <testcase classname={name} name={_attribute(error.stage)}>\n"

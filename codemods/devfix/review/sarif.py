@@ -15,7 +15,7 @@ from devfix import __version__
 from devfix.codemod import Codemod
 from devfix.explain import REPOSITORY, page
 from devfix.findings import Safety
-from devfix.pipeline.selection import fingerprints, posix
+from devfix.pipeline.selection import fingerprints, in_tree
 from devfix.reports.report import FileError, Place, PlacedEdit, PlacedFinding, PlacedRelated, Report
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -41,7 +41,7 @@ def document(report: Report) -> dict[str, Any]:
                 "tool": {"driver": _DRIVER | {"rules": rules}},
                 "columnKind": "unicodeCodePoints",
                 "originalUriBaseIds": {
-                    "SRCROOT": {"description": {"text": "The folder devfix ran in."}},
+                    "SRCROOT": {"description": {"text": "The repository, or else the folder devfix ran in."}},
                 },
                 "invocations": [
                     {
@@ -156,7 +156,7 @@ def _region(place: Place) -> dict[str, int]:
 
 
 def _artifact(path: str) -> dict[str, str]:
-    name = posix(path)
+    name = in_tree(path)
     uri = quote(os.fsencode(name))  # bytes that are no UTF-8 are percent-encoded as they are
     return {"uri": f"file://{uri}"} if os.path.isabs(name) else {"uri": uri, "uriBaseId": "SRCROOT"}
 

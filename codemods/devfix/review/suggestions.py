@@ -14,7 +14,7 @@ from typing import Any
 
 from devfix.documents import DocumentError, read_bytes
 from devfix.findings import Safety
-from devfix.pipeline.selection import posix
+from devfix.pipeline.selection import in_tree, posix
 from devfix.reports.report import PlacedFinding, Report
 from devfix.review.html.texts import Text
 from devfix.review.text import plural, printable
@@ -27,8 +27,8 @@ def render(report: Report, lines: Mapping[str, _Lines]) -> str:
     comments: list[dict[str, Any]] = []
     others = []
     for result in report.results:
-        path = posix(result.path)
-        ranges = lines.get(path, ())
+        path = in_tree(result.path)
+        ranges = lines.get(posix(result.path), ())
         text = _text(result.path) if result.findings else None
         for finding in result.findings:
             said = f"**{finding.codemod}**: {printable(finding.message)}"

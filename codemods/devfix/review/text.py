@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from devfix.findings import Safety
+from devfix.findings import Safety, brief
 from devfix.pipeline.selection import posix
 from devfix.reports.report import (
     SEEN,
@@ -169,10 +169,17 @@ def error_line(error: FileError) -> str:
 
 def unused(report: Report) -> Iterator[str]:
     """The suppressions that silence nothing."""
+    from devfix.config import suggest
+    from devfix.own.known import Known
+
+    known = Known()
     for result in report.results:
         for line, id in result.unused:
             what = f"ignore[{id}]" if id else "ignore"
-            yield f"devfix: {printable(result.path)}:{line}: `# devfix: {what}` silences nothing; remove it"
+            why = "silences nothing; remove it"
+            if id and id not in known:
+                why = f"names no codemod{suggest(brief(id), known)}"
+            yield f"devfix: {printable(f'{result.path}:{line}: `# devfix: {brief(what)}` {why}')}"
 
 
 def unread(report: Report) -> Iterator[str]:
@@ -222,7 +229,11 @@ def change_summary(report: Report, verb: str = "") -> str:
     left = sum(len(result.remaining) for result in report.results)
     what = f"{plural(fixes, 'fix', 'es')} in {len(changed)} of {plural(report.files, 'file')}"
     later = sum(max(0, one.applied + len(one.remaining) - len(one.findings)) for one in changed)
-    text = f"{what} {verb or 'to apply'}" if fixes else f"nothing to change in {plural(report.files, 'file')}"
+    text = (
+        f"{what} {verb or 'to apply'}"
+        if report.changed
+        else f"nothing to change in {plural(report.files, 'file')}"
+    )
     more = _more(report, remaining=True)
     text += f" ({later} found after other fixes)" if later else ""
     text += f", {plural(left, 'finding')} left" if left else ""

@@ -16,7 +16,6 @@ interface Output {
 /** What the review page sends when its decisions are exported. */
 interface Decisions {
   decisions: string;
-  unsafe: boolean;
 }
 
 let client: LanguageClient | undefined;
@@ -110,7 +109,7 @@ async function apply(sent: Decisions, cwd: string, panel: vscode.WebviewPanel): 
   try {
     const file = join(scratch, "decisions.json");
     await writeFile(file, sent.decisions);
-    const done = await devfix(["apply", ...(sent.unsafe ? ["--unsafe"] : []), "--decisions", file, "."], cwd);
+    const done = await devfix(["apply", "--decisions", file, "."], cwd);
     panel.dispose();
     if (done.code === 2) throw new Error(done.stderr);
     void vscode.window.showInformationMessage(`${done.stderr} (\`devfix undo\` takes it back)`);

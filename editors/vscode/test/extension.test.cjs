@@ -125,9 +125,9 @@ test("what is accepted on the review page is applied", async () => {
   );
   const accepted = index.findings.map((one) => one.id);
   const decisions = { "devfix-decisions": 1, files: index.digests, accepted, rejected: [] };
-  await panel.send({ decisions: JSON.stringify({ ...decisions, accepted: [] }), unsafe: false });
+  await panel.send({ decisions: JSON.stringify({ ...decisions, accepted: [] }) });
   assert.strictEqual(readFileSync(path, "utf8"), BUG);
-  await panel.send({ decisions: JSON.stringify(decisions), unsafe: false });
+  await panel.send({ decisions: JSON.stringify(decisions) });
   assert.match(readFileSync(path, "utf8"), /model\.head = nn\.Linear\(4, 2\)\n {4}model\.to\(device\)\n/);
   assert.ok(closed);
   assert.deepStrictEqual(shown.errors, []);

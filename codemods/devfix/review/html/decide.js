@@ -83,8 +83,6 @@ function undo() {
   say(before.size === 1 ? `Undone: #${first + 1}` : `Undone: ${before.size} decisions`);
 }
 
-const anyUnsafe = () => [...decisions].some(([number, what]) => what === 'accepted' && findings[number].safety === 'unsafe');
-
 function count() {
   const accepted = [...decisions.values()].filter((what) => what === 'accepted').length;
   const all = toDecide.length;
@@ -95,7 +93,7 @@ function count() {
   meter.querySelector('.rejected').style.width = `${all ? (100 * (decisions.size - accepted)) / all : 0}%`;
   byId('undo').disabled = !past.length;
   byId('left').textContent = left ? `${plural(left, 'fix is', 'fixes are')} still undecided and would not be made.` : 'Everything is decided.';
-  byId('command').textContent = `${data.command}${anyUnsafe() ? ' --unsafe' : ''} --decisions decisions.json ${data.paths}`;
+  byId('command').textContent = `${data.command} --decisions decisions.json ${data.paths}`;
   countFacets();
   showBulk();
 }
@@ -131,7 +129,7 @@ function save() {
   const text = `${JSON.stringify({ 'devfix-decisions': 1, files: data.digests, accepted, rejected }, null, 1)}\n`;
   exported = true;
   if (editor) {
-    editor.postMessage({ decisions: text, unsafe: anyUnsafe() });
+    editor.postMessage({ decisions: text });
     return;
   }
   const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }));

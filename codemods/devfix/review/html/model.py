@@ -12,7 +12,7 @@ from typing import Any
 
 from devfix.documents import DocumentError
 from devfix.findings import Safety, TextEdit
-from devfix.pipeline.selection import posix, prints
+from devfix.pipeline.selection import in_tree, prints
 from devfix.reports.report import SEEN, FileResult, PlacedFinding, PlacedRelated, Report
 from devfix.review.html.colours import Colours
 from devfix.review.html.hunks import Mark, Wanted, blocks, composed, conflicts, empty, hunks, made
@@ -44,7 +44,7 @@ class Page:
 
     def __init__(self, report: Report, read: Read) -> None:
         self.report, self.read = report, read
-        self.results = {posix(result.path): result for result in report.results}
+        self.results = {in_tree(result.path): result for result in report.results}
         self.texts: dict[str, Text] = {}
         self.items = list(self._items())
         # A file without findings, which a fix changes or makes, stands behind the one with the finding.
@@ -73,7 +73,7 @@ class Page:
             for finding, name in zip(result.findings, prints(result.path, result.findings), strict=True):
                 title = finding.fix.title if finding.fix is not None else ""
                 verdict = verdicts.get((finding.codemod, finding.message, title), "")
-                item = Item(number, name, posix(result.path), finding, verdict)
+                item = Item(number, name, in_tree(result.path), finding, verdict)
                 self._settle(item, result)
                 yield item
                 number += 1
@@ -101,7 +101,7 @@ class Page:
 
     def text(self, path: str) -> Text:
         """The text of a file, from the report or as it is now."""
-        key = posix(path)
+        key = in_tree(path)
         if key not in self.texts:
             result = self.results.get(key)
             if result is not None and result.made:
@@ -206,7 +206,7 @@ class Page:
         return line if line < text.count else -1
 
     def _related(self, path: str, one: PlacedRelated) -> dict[str, Any]:
-        key = posix(one.path) if one.path else path
+        key = in_tree(one.path) if one.path else path
         text = self.texts.get(key)
         line = text.at(one.line, one.cell, one.cell_line) if text is not None and one.line else None
         name = printable(key) if key != path else ""

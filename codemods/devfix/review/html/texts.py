@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from devfix.documents import DocumentError, digest_of, document_of
 from devfix.findings import Span
-from devfix.pipeline.selection import posix
+from devfix.pipeline.selection import in_tree
 from devfix.reports.report import Place, PlacedFinding
 from devfix.review.text import printable
 from devfix.text.source import line_starts
@@ -53,7 +53,7 @@ class Text:
     @property
     def key(self) -> str:
         """The path as decisions name it."""
-        return posix(self.path)
+        return in_tree(self.path)
 
     @property
     def name(self) -> str:
