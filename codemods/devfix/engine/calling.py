@@ -9,6 +9,7 @@ from copy import copy
 from devfix.engine.analysis import Analysis
 from devfix.engine.callers import Call, Given, Site
 from devfix.engine.context import Bound
+from devfix.engine.facts import Mismatch
 from devfix.engine.files import File, Function
 from devfix.engine.frame import Frame
 from devfix.engine.places import Place, is_parameter, literal
@@ -61,12 +62,21 @@ class Calling(Analysis):
         return Given(kind, role, place, copied or not value.assumed, self._site(place))
 
     def seen_from(self, file: File) -> Analysis:
-        """What strays of what another file makes, and what that reads on the host, as facts of that file."""
+        """What strays of what another file makes, and what that reads on the host, as facts of that file.
+
+        What came by this file is told here; what is told a device is where something else is that went wrong.
+        """
         view = copy(self)
         view.file = file
-        view.mismatches = [one for one in self.mismatches if one.stray.links[0].file is file]
+        view.mismatches = [one for one in self.mismatches if self._strays_in(file, one)]
         view.host_reads = [one for one in self.host_reads if one.file is file]
         return view
+
+    def _strays_in(self, file: File, mismatch: Mismatch) -> bool:
+        links = mismatch.stray.links
+        made, ours = links[0].node, any(one.file is self.file for one in links)
+        told = isinstance(made, ast.Call) and any(one.arg == "device" for one in made.keywords)
+        return links[0].file is file and not ours and not told
 
     def _site(self, place: Place) -> Site | None:
         """Where something is moved there, in this file."""
