@@ -2317,3 +2317,20 @@ class Loss(nn.Module):
         return self.parts[{key}](x)
 """
     assert codemods(HEAD + source).count("register-modules") == told
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"), [("x, y = x.to(device), y.to(device)", 0), ("x = x.to(device)", 1)]
+)
+def test_who_moves_two_parts_of_a_batch_leaves_the_others_on_purpose(moved: str, told: int) -> None:
+    source = f"""
+from torch.utils.data import DataLoader
+from data import Images, collate
+def fit(net):
+    net.to(device)
+    for x, y, ids in DataLoader(Images(), batch_size=4, collate_fn=collate):
+        {moved}
+        net.train()
+        print(net(x, y, ids))
+"""
+    assert bool(codemods(CHOSEN + source)) == bool(told)

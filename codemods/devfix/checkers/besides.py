@@ -69,7 +69,8 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
                     yield finding
         spoken |= told
     for finding, lines in flow.project.told(_in_program):
-        if finding.codemod in wanted and spoken.isdisjoint(lines):
+        before = spoken | apart.get(finding.codemod, set())
+        if finding.codemod in wanted and before.isdisjoint(lines):
             yield finding
 
 

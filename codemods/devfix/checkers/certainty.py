@@ -1,7 +1,6 @@
 """Whether what the engine found is certain enough to be told, and if not, why.
 
-Each reason stands for findings that were looked at on code that nobody had tuned for, and turned out to be mistaken
-or without use.
+Each reason stands for findings that were looked at on code that nobody had tuned for, and were mistaken or no use.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from devfix.checkers.signs import (
     is_caught,
     is_composed,
     is_kept_beside,
+    is_left_of_batch,
     is_moved_below,
     is_of_one_world,
     is_renewed,
@@ -84,6 +84,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "arguments of a constructor are mostly moved later"
     if mismatch.stray.links[0].kind == LOAD and _may_place_batches(mismatch.anchor_place):
         return "the framework that places the module may place its batches, too"
+    if is_left_of_batch(mismatch, analysis):
+        return "whoever wrote the collate function knows what it gives, and moves the others"
     if PATH_TAKEN in kinds:
         return "it is not known whether one run reaches both lines"
     followed = _is_followed(mismatch, analysis) or _is_output(mismatch, analysis)
@@ -94,7 +96,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if RANK in kinds and GIVEN not in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
     home = mismatch.anchor.place
-    moved = home.kind == OF and home != mismatch.anchor_place  # to where something else is
+    moved = home.kind == OF and home != mismatch.anchor_place  # to where something is
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
         return "a caller moves what it is given"

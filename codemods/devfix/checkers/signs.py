@@ -13,7 +13,7 @@ from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, Function
 from devfix.engine.stores import has_own_way
-from devfix.engine.values import STORE, Link
+from devfix.engine.values import LIBRARY_CALL, STORE, Assumption, Link
 from devfix.models.loader import module_attributes
 from devfix.models.torch_api import turns_gradients_off
 from devfix.text.placing import dotted, expects_error
@@ -229,6 +229,20 @@ def is_moved_beside(source: Source, function: ast.AST, name: str) -> bool:
                     if isinstance(call.func.value, ast.Name) and call.func.value.id in names - {name}:
                         return True
     return False
+
+
+def is_left_of_batch(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Does the loop that reads a batch, which a collate function makes, move two other parts of it at least?"""
+    source, load = analysis.file.source, mismatch.stray.links[0]
+    if Assumption(LIBRARY_CALL, "collate_fn") not in mismatch.assumed:
+        return False
+    loop = load.node if isinstance(load.node, ast.For) else source.enclosing(load.node, ast.For)
+    if load.file is not analysis.file or not isinstance(loop, ast.For):
+        return False
+    names = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+    funcs = (call.func for call in source.of_kind(ast.Call, loop))
+    moves = (one.value for one in funcs if isinstance(one, ast.Attribute) and one.attr in MOVES)
+    return len(names & {one.id for one in moves if isinstance(one, ast.Name)}) > 1
 
 
 def is_kept_beside(source: Source, node: ast.AST | None) -> bool:

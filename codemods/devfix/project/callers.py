@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CALLERS = 24  # files
 READ = 16  # files whose names are kept
-PROGRAMS = 4  # of those that load a file
+PROGRAMS = 6  # that load a file and are followed into it
 Told = tuple[Finding, set[int]]  # with the lines that it is about
 Check = Callable[[Analysis], list[Told]]
 _OTHER_DEFAULT = re.compile(
@@ -70,11 +70,11 @@ class Callers:
     def told(self, path: str, text: str, check: Check) -> list[Told]:
         """What goes wrong in a file where programs that load it are followed, once each.
 
-        A fix is safe only where all programs that are known, of not too many, ask for it.
+        A fix is safe only where all of these programs ask for it. What many load is a library, which none shows.
         """
         programs = [one for one in self.programs(path) if one != path and not is_of_pytest(one)]
         found: dict[tuple[str, Span], list[Told]] = {}
-        for program in programs[:PROGRAMS]:
+        for program in programs if len(programs) <= PROGRAMS else ():
             known = depends.remembered(self._told, program, partial(self._check, program, check))
             for finding, lines in known.get((path, text), ()):
                 here = Related(Span(0, 0), "a program that runs it so", program)
@@ -97,14 +97,15 @@ class Callers:
         run = Calling(File(path, source, self.project.resolve))
         try:
             run.run_only(self._callers_in(run.file))
-            others = {one.stray.links[0].file for one in run.mismatches} | {
+            found: dict[tuple[str, str], list[Told]] = {}
+            for one in {one.stray.links[0].file for one in run.mismatches} | {
                 one.file for one in run.host_reads
-            }
-            return {
-                (one.path, one.source.text): check(run.seen_from(one))
-                for one in others
-                if one is not run.file
-            }
+            }:
+                if one is not run.file:
+                    view = run.seen_from(one)
+                    found[one.path, one.source.text] = check(view)
+                    view.__dict__.clear()  # what is remembered of it would keep it
+            return found
         except RecursionError:
             return {}
         finally:

@@ -75,7 +75,7 @@ class Builtins(Methods):
         if name == "reversed" and first.kind == SEQUENCE and first.items is not None and first.rest is None:
             return first.but(items=first.items[::-1])
         if name in ("list", "tuple", "sorted", "reversed", "iter", "set", "frozenset"):
-            if first.kind in (SEQUENCE, BATCH) or not values:
+            if first.kind == SEQUENCE or not values or (first.kind == BATCH and name in ("reversed", "iter")):
                 return first if values else Value(SEQUENCE, items=())
             return Value(SEQUENCE, rest=self.iterate(first, node))
         if name in PROGRESS_BARS:

@@ -154,3 +154,24 @@ def test_programs_are_found_however_they_import(tmp_path: Path, imported: str) -
         made.replace("Net().", "net.Net().") if imported == "import net" else made
     )
     assert found(tmp_path) == ["net.py:12 place-factory"]
+
+
+def test_what_came_by_the_program_is_told_there_alone(tmp_path: Path) -> None:
+    shift = "def shift(n):\n    import torch\n    return torch.ones(n, 4)\n"
+    repository(
+        tmp_path,
+        "main.py",
+        "    trainer = Trainer",
+        "    print(model(torch.ones(2, 4).to(device), shift(2)))\n    trainer = Trainer",
+    )
+    (tmp_path / "shifts.py").write_text(shift)
+    main = tmp_path / "main.py"
+    main.write_text(main.read_text().replace("from net", "from shifts import shift\nfrom net"))
+    assert [one.partition(":")[0] for one in found(tmp_path)] == ["main.py"]
+
+
+def test_a_library_that_many_programs_load_is_not_followed(tmp_path: Path) -> None:
+    repository(tmp_path, *PLANTS["a factory of a module"][:3])
+    for number in range(6):
+        (tmp_path / f"more_{number}.py").write_text(MAIN)
+    assert found(tmp_path) == []
