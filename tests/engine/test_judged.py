@@ -2152,6 +2152,11 @@ def test_a_module_list_that_is_added_to_stays_one() -> None:
     assert codemods(CHOSEN + IN_PLACE.replace("nn.ModuleList()", "[]"))
 
 
+def test_a_cuda_that_is_bound_again_is_that_of_a_tensor() -> None:
+    source = "class A:\n    def f(self, x):\n        self.ids = self.ids.cuda(cuda_device=0)\n"
+    assert "has no parameter" in devfix.check(source=HEAD + source).findings[0].message
+
+
 @pytest.mark.parametrize(
     ("receiver", "told"),
     [("net", 1), ("nn.Linear(2, 2)", 1), ('Trainer(net).build("Adam").set(2)', 0), ("Trainer(net)", 0)],

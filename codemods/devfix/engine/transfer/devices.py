@@ -278,8 +278,12 @@ class Devices(Results):
         if not wrong or self.quiet or self.file is not self.analysis.file:
             return
         owner, at = base.bound.ref if base.bound is not None else None, node.func
-        named = isinstance(at, ast.Attribute) and is_module_name(path_of(at.value).rpartition(".")[2])
-        if base.kind in (MODULE, TENSOR) or (base.kind == UNKNOWN and named):
+        path, up = (
+            path_of(at.value) if isinstance(at, ast.Attribute) else "",
+            self.file.source.parents.get(node),
+        )
+        rebound = isinstance(up, ast.Assign) and path_of(up.targets[0]) == path != ""  # as a tensor has to be
+        if base.kind in (MODULE, TENSOR) or rebound or is_module_name(path.rpartition(".")[2]):
             if not (isinstance(owner, Class) and owner.method("cuda")):
                 self._missing("cuda", node, wrong[0] or "", "move")
 
