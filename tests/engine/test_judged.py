@@ -2339,3 +2339,17 @@ def fit(net):
         print(net(x, y, ids))
 """
     assert bool(codemods(CHOSEN + source)) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("logits", "told"), [("logits=net(x) / 2", 0), ("net(x)", 0), ("logits=torch.ones(2, 3)", 1)]
+)
+def test_a_distribution_samples_where_what_it_is_given_is(logits: str, told: int) -> None:
+    source = f"""
+from zoo import net
+x = torch.ones(2, 3, device="cuda")
+mask = torch.rand(2, device="cuda") < 1
+new = torch.distributions.Categorical({logits}).sample()
+print(x[mask] + new[mask])
+"""
+    assert codemods(HEAD + source).count("place-factory") == told

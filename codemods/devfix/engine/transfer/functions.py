@@ -151,7 +151,8 @@ class Functions(Containers):
         else:
             known = len(operands)
             self.left_behind(node, [*values, *keywords.values()], last)
-            open_ = sum(1 for value, _ in values if value.kind in (UNKNOWN,))
+            given = [*values, *(keywords.values() if form == "samples" else ())]
+            open_ = any(value.kind == UNKNOWN for value, _ in given)
             made = self.together(node, operands, last, strict=self.is_strict(row, arguments))
             if open_ and made.place.on_host:
                 made = Value(TENSOR)
