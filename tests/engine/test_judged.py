@@ -2066,10 +2066,9 @@ net(given)
 @pytest.mark.parametrize("made", ["Pairs(given)", "TensorDataset(given)", "given", "Pairs(x=given)"])
 def test_what_a_data_set_is_made_of_is_moved_where_it_is_used(made: str) -> None:
     """Workers of a loader cannot use CUDA."""
-    source = CHOSEN + DATA_SET.replace("SET", made)
+    source = HEAD + CHOSEN + DATA_SET.replace("SET", made)
     fixed = devfix.fix(source=source, unsafe=True).text
-    assert "given = torch.ones(4, 4)\n" in fixed
-    assert "net(given.to(device))" in fixed or "net(given)" in fixed
+    assert "given = torch.ones(4, 4)\n" in fixed and "net(given.to(device))" in fixed
 
 
 TWO_CLASSES = """
@@ -2108,12 +2107,13 @@ class Process(nn.Module):
     def __init__(self, schedule):
         super().__init__()
         self.schedule = schedule
+        self.last = schedule[-1]
         self.register_buffer("eye", torch.eye(4))
     def to(self, SIGNATURE):
         MOVES
         return super().to(GIVEN)
     def sample(self):
-        return torch.randn(2, 4, device=self.schedule.device) @ self.eye
+        return (torch.randn(2, 4, device=self.schedule.device) * self.last) @ self.eye
 print(Process(torch.ones(4)).to(device).sample())
 """
 
@@ -2210,6 +2210,14 @@ def check(args):
 
 def test_an_attribute_by_name_is_no_new_module() -> None:
     source = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.layer(x)
+    def fill(self, other):
+        copy(self, other)
 def copy(mine, other):
     for name, part in mine.named_children():
         source = getattr(other, name)
@@ -2224,30 +2232,18 @@ FIXTURES = """
 import pytest
 @pytest.fixture(scope="module")
 def model():
-    return nn.Linear(4, 4)MOVED
+    GIVES nn.Linear(4, 4)MOVED
 def test_shape(model):
     x = torch.zeros(2, 4)
     assert model(x).shape == (2, 4)
 """
 
 
+@pytest.mark.parametrize("gives", ["return", "yield"])
 @pytest.mark.parametrize(("moved", "told"), [("", 0), (".to(device)", 1), (".cuda()", 1)])
-def test_a_test_gets_the_results_of_fixtures(moved: str, told: int) -> None:
-    assert codemods(CHOSEN + FIXTURES.replace("MOVED", moved)).count("move-inputs") == told
-
-
-def test_a_move_stands_below_what_makes_the_value() -> None:
-    source = """
-from zoo import Steps
-loss = nn.MSELoss().to(device)
-fixed = torch.randn(4, 5, 2, device=device)
-extra = draw(4)
-extra = extra.repeat(1, 5, 1)
-print(torch.cat((fixed, extra), dim=2))
-"""
-    source = CHOSEN + "def draw(n):\n    return torch.load('steps.pt', map_location='cpu')[:n]\n" + source
-    fixed = devfix.fix(source=source, unsafe=True).text
-    assert "extra = extra.to(device)" not in fixed.partition("extra = draw(4)")[0]
+def test_a_test_gets_the_results_of_fixtures(gives: str, moved: str, told: int) -> None:
+    source = FIXTURES.replace("MOVED", moved).replace("GIVES", gives)
+    assert codemods(CHOSEN + source).count("move-inputs") == told
 
 
 def test_the_local_name_of_another_function_is_no_device_here() -> None:

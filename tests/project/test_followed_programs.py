@@ -175,3 +175,58 @@ def test_a_library_that_many_programs_load_is_not_followed(tmp_path: Path) -> No
     for number in range(6):
         (tmp_path / f"more_{number}.py").write_text(MAIN)
     assert found(tmp_path) == []
+
+
+def test_kept_results_depend_on_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    repository(repo, *PLANTS["a batch"][:3])
+
+    def lines() -> list[str]:
+        return [Path(one.path).name for one in devfix.check(repo, cache=True).findings]
+
+    assert lines() == lines() == ["trainer.py"]
+    main = repo / "main.py"
+    moved = main.read_text().replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"')
+    main.write_text(moved)
+    assert lines() == []
+    main.unlink()
+    assert lines() == []
+
+
+def test_a_fix_stands_below_what_makes_the_value(tmp_path: Path) -> None:
+    steps = """
+import torch
+from torch.utils.data import Dataset
+
+
+class Steps(Dataset):
+    def __init__(self, path):
+        self.data = torch.load(path, map_location="cpu")
+        self.mean = self.data.mean()
+
+    def __getitem__(self, i):
+        return self.data[i]
+
+    def __len__(self):
+        return len(self.data)
+
+    def draw(self, n):
+        return torch.randn(n, 1) + self.mean
+"""
+    main = """
+import torch
+from steps import Steps
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+steps = Steps("steps.pt")
+loss = nn.MSELoss().to(device)
+fixed = torch.randn(4, 5, 2, device=device)
+extra = steps.draw(4).unsqueeze(2).repeat(1, 5, 1)
+fixed = torch.cat((fixed, extra), dim=2)
+"""
+    write(tmp_path, {"steps.py": steps, "main.py": main})
+    devfix.fix(tmp_path, unsafe=True, write=True)
+    assert "torch.cat((fixed, extra.to(device)), dim=2)" in (tmp_path / "main.py").read_text()

@@ -96,7 +96,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     if RANK in kinds and GIVEN not in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
     home = mismatch.anchor.place
-    moved = home.kind == OF and home != mismatch.anchor_place  # to where something is
+    moved = home.kind == OF and home != mismatch.anchor_place  # to where something else is
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
         return "a caller moves what it is given"

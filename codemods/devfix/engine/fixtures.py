@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from devfix.engine.files import Function
 from devfix.engine.state import State
 from devfix.engine.transfer.protocols import Implied
-from devfix.engine.values import ANYTHING, Value
+from devfix.engine.values import ANYTHING, UNKNOWN, Value
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
@@ -26,6 +26,8 @@ def fixtures(analysis: Analysis, function: Function, state: State) -> dict[str, 
             continue
         call = ast.copy_location(Implied(ast.Name(one.arg, ast.Load()), [], []), one)
         value = frame.call_function(call, fixture, None, ([], {}))
-        if value.kind != ANYTHING.kind:
+        if any(isinstance(node, ast.Yield) for node in fixture.nodes):
+            value = value.rest or ANYTHING  # what follows takes down what is passed
+        if value.kind != UNKNOWN:
             found[one.arg] = value
     return found

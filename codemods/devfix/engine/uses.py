@@ -268,9 +268,8 @@ class Uses:
         if name in self.converted:
             return NO_EVIDENCE  # they are of the tensor that is made of it
         used = self.attributes.get(name, set())
-        if (used & MODULE_USES and name not in self.settings) or (
-            name in self.called and used & _MOVES
-        ):  # no tensor is called
+        called = name in self.called and used & _MOVES  # no tensor is called
+        if called or (used & MODULE_USES and name not in self.settings):
             return MODULE, frozenset({Assumption(USES, name)})
         if used & TENSOR_USES or "view()" in used or (name in self.operands and not used & _OTHER_USES):
             return TENSOR, PROVEN

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -90,26 +91,15 @@ class Callers:
         return told
 
     def _check(self, path: str, check: Check) -> dict[tuple[str, str], list[Told]]:
-        """What a program, run from its first line, finds in each of the other files."""
-        source = self.project.files.source(path)
-        if source is None:
-            return {}
-        run = Calling(File(path, source, self.project.resolve))
-        try:
-            run.run_only(self._callers_in(run.file))
-            found: dict[tuple[str, str], list[Told]] = {}
-            for one in {one.stray.links[0].file for one in run.mismatches} | {
-                one.file for one in run.host_reads
-            }:
-                if one is not run.file:
-                    view = run.seen_from(one)
-                    found[one.path, one.source.text] = check(view)
-                    view.__dict__.clear()  # what is remembered of it would keep it
-            return found
-        except RecursionError:
-            return {}
-        finally:
-            run.release()
+        """What a program finds in each of the other files, by path and text."""
+        found: dict[tuple[str, str], list[Told]] = {}
+        with self._followed(path) as run:
+            strays = {one.stray.links[0].file for one in run.mismatches}
+            for file in (strays | {one.file for one in run.host_reads}) - {run.file}:
+                view = run.seen_from(file)
+                found[file.path, file.source.text] = check(view)
+                view.__dict__.clear()  # what is remembered of it would keep it
+        return found
 
     def _importers(self, function: Definition) -> list[str]:
         """The files whose imports and text have the function's name."""
@@ -148,21 +138,32 @@ class Callers:
                     calls.append(call)
         if not calls:
             return []
-        passed = depends.remembered(self._passed, path, lambda: self._run(path, source))
+        passed = depends.remembered(self._passed, path, partial(self._run, path))
         known = passed.get((function.path, function.name), {})
         if not known and "*" in source.imports:
             return []
         found = [known.get((node.lineno, node.col_offset)) for node in calls]
         return None if None in found else [call for one in found if one for call in one]
 
-    def _run(self, path: str, source: Source) -> PassedOn:
-        """What a file passes to functions of other files, in its body and in the functions that call them."""
-        run = Calling(File(path, source, self.project.resolve))
-        try:
-            run.run_only(self._callers_in(run.file))
+    def _run(self, path: str) -> PassedOn:
+        """What a file passes to functions of other files."""
+        with self._followed(path) as run:
             return run.passed_on
-        except RecursionError:
-            return {}
+
+    @contextmanager
+    def _followed(self, path: str) -> Iterator[Calling]:
+        """The run of a file's body, and of the functions in it that call other files.
+
+        Nothing is known of a file that is nested too deeply to be run, or to be asked about.
+        """
+        run = Calling(File(path, self.project.files.source(path) or Source(""), self.project.resolve))
+        try:
+            try:
+                run.run_only(self._callers_in(run.file))
+            except RecursionError:
+                run.passed_on, run.mismatches, run.host_reads = {}, [], []
+            with suppress(RecursionError):
+                yield run
         finally:
             run.release()
 

@@ -33,7 +33,7 @@ from devfix.engine.values import (
     Value,
 )
 
-_FINDING = ("getattr", "next")  # these make nothing
+_LOOKUPS = ("getattr", "next")  # these make nothing
 
 
 class Bindings(Expressions):
@@ -134,7 +134,7 @@ class Bindings(Expressions):
         own = value.role == "" and not (
             isinstance(node.func, ast.Name) or name.partition(".")[0] in self._packages()
         )
-        found = value.role == "" and (value.links or name.partition(".")[0] == "torch" or name in _FINDING)
+        found = value.role == "" and (value.links or name.partition(".")[0] == "torch" or name in _LOOKUPS)
         if found or not is_set_up(path, source):
             return value
         cell = value.ref or (id(node), self.site, "network")

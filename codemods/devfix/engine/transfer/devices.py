@@ -277,11 +277,9 @@ class Devices(Results):
         wrong = [one.arg for one in node.keywords if one.arg not in (None, *_OF_CUDA)]
         if not wrong or self.quiet or self.file is not self.analysis.file:
             return
-        owner, at = base.bound.ref if base.bound is not None else None, node.func
-        path, up = (
-            path_of(at.value) if isinstance(at, ast.Attribute) else "",
-            self.file.source.parents.get(node),
-        )
+        owner = base.bound.ref if base.bound is not None else None
+        path = path_of(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        up = self.file.source.parents.get(node)
         rebound = isinstance(up, ast.Assign) and path_of(up.targets[0]) == path != ""  # as a tensor has to be
         if base.kind in (MODULE, TENSOR) or rebound or is_module_name(path.rpartition(".")[2]):
             if not (isinstance(owner, Class) and owner.method("cuda")):
