@@ -130,6 +130,7 @@ def test_a_fix_is_safe_only_if_all_programs_ask_for_it(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text(other)
     (finding,) = devfix.check(tmp_path).findings
     assert finding.safety is Safety.UNSAFE
+    assert finding.message.endswith("The fix assumes that all programs use it so")
 
 
 def test_what_programs_pass_from_the_cpu_is_told_there(tmp_path: Path) -> None:

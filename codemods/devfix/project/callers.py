@@ -85,8 +85,10 @@ class Callers:
         for every in found.values():
             finding, lines = every[0]
             edits = {one.fix.edits if one.fix is not None else () for one, _ in every}
-            if finding.fix is not None and (len(every) < len(programs) or len(edits) > 1):
-                finding = replace(finding, fix=replace(finding.fix, safety=Safety.UNSAFE))
+            agreed, fix = len(every) == len(programs) and len(edits) == 1, finding.fix
+            if fix is not None and fix.safety is Safety.SAFE and not agreed:
+                message = f"{finding.message}. The fix assumes that all programs use it so"
+                finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))
             told.append((finding, lines))
         return told
 
