@@ -2349,3 +2349,19 @@ new = torch.distributions.Categorical({logits}).sample()
 print(x[mask] + new[mask])
 """
     assert codemods(HEAD + source).count("place-factory") == told
+
+
+def test_what_a_public_method_makes_anew_is_not_what_the_constructor_made() -> None:
+    source = """
+class Scheduler:
+    def __init__(self, n):
+        self.set_timesteps(n)
+    def set_timesteps(self, n, device=None):
+        self.timesteps = torch.arange(n).to(device=device)
+        self.sigmas = torch.from_numpy(np.linspace(0, 1, n)).to(device=device)
+    def index(self, timestep: torch.Tensor):
+        return (self.timesteps == timestep).nonzero()
+    def step(self, out: torch.Tensor, timestep: torch.Tensor, sample: torch.Tensor):
+        return sample + out * self.sigmas[self.index(timestep)]
+"""
+    assert not codemods(HEAD + "import numpy as np\n" + source)

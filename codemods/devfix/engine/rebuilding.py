@@ -19,9 +19,12 @@ MAX_BUILDERS = 6  # methods that are run to see what they store
 
 
 def rebuild(analysis: Analysis, owner: Class, me: Value, state: State) -> None:
-    """Attributes that other methods store: known only as far as all of them agree."""
-    building = only_building(owner)
-    builders = {name: methods - building for name, methods in owner.stores.items() if methods - building}
+    """Attributes that other methods store: known only as far as all of them agree.
+
+    Networks that methods make for the constructor alone, as far as is known, are not made again.
+    """
+    stores = {name: methods - {"__init__"} for name, methods in owner.stores.items()}
+    builders, building = {name: methods for name, methods in stores.items() if methods}, only_building(owner)
     cell = me.ref
     first = {name: state.attribute(cell, name) for name in builders}
     order: list[str] = []
@@ -37,6 +40,8 @@ def rebuild(analysis: Analysis, owner: Class, me: Value, state: State) -> None:
         before = first[name]
         values = [before] if before is not None else []
         for method_name, end in ends:
+            if before is not None and before.kind == MODULE and method_name in building:
+                continue
             found = end.attribute(cell, name)
             if method_name == "forward" and before is not None and _has_tensors(before):
                 if (

@@ -71,9 +71,10 @@ class Callers:
     def told(self, path: str, text: str, check: Check) -> list[Told]:
         """What goes wrong in a file where programs that load it are followed, once each.
 
-        A fix is safe only where all of these programs ask for it. What many load is a library, which none shows.
+        A fix is safe only where all that load the file are programs that ask for it. What many load is a library.
         """
-        programs = [one for one in self.programs(path) if one != path and not is_of_pytest(one)]
+        users = [one for one in self.programs(path) if one != path and not is_of_pytest(one)]
+        programs = [one for one in users if self.project.runs.is_program(one)]
         found: dict[tuple[str, Span], list[Told]] = {}
         for program in programs if len(programs) <= PROGRAMS else ():
             known = depends.remembered(self._told, program, partial(self._check, program, check))
@@ -85,7 +86,7 @@ class Callers:
         for every in found.values():
             finding, lines = every[0]
             edits = {one.fix.edits if one.fix is not None else () for one, _ in every}
-            agreed, fix = len(every) == len(programs) and len(edits) == 1, finding.fix
+            agreed, fix = len(every) == len(users) and len(edits) == 1, finding.fix
             if fix is not None and fix.safety is Safety.SAFE and not agreed:
                 message = f"{finding.message}. The fix assumes that all programs use it so"
                 finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))

@@ -142,14 +142,15 @@ class Runs:
     @depends.kept
     def all_on_cuda(self) -> bool | None:
         """Do the programs of the project that show a choice go to CUDA all the same? None: there are none."""
-        programs = [one for one in self.project.callers.importing(CHOOSES) if self._is_program(one)]
+        programs = [one for one in self.project.callers.importing(CHOOSES) if self.is_program(one)]
         if not programs or not self.project.callers.complete:
             return None
         return all(
             self._insists(one, "", "") or self._runs_cuda(one, self._code(one), "") for one in programs
         )
 
-    def _is_program(self, path: str) -> bool:
+    def is_program(self, path: str) -> bool:
+        """Does a file do something where it is run, and is it no test?"""
         return not self._is_test(path) and _is_program(self._code(path))
 
     def _is_test(self, path: str) -> bool:
