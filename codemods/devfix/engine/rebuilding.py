@@ -24,9 +24,11 @@ def rebuild(analysis: Analysis, owner: Class, me: Value, state: State) -> None:
     Networks that methods make for the constructor alone, as far as is known, are not made again.
     """
     stores = {name: methods - {"__init__"} for name, methods in owner.stores.items()}
-    builders, building = {name: methods for name, methods in stores.items() if methods}, only_building(owner)
+    builders = {name: methods for name, methods in stores.items() if methods}
     cell = me.ref
     first = {name: state.attribute(cell, name) for name in builders}
+    networks = any(one is not None and one.kind == MODULE for one in first.values())
+    building = only_building(owner) if networks else set()
     order: list[str] = []
     for methods in builders.values():
         order += [name for name in sorted(methods) if name not in order]

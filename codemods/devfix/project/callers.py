@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CALLERS = 24  # files
 READ = 16  # files whose names are kept
-PROGRAMS = 6  # that load a file and are followed into it
+PROGRAMS = 6  # and other files without importers that load a file; what more load is a library
 Told = tuple[Finding, set[int]]  # with the lines that it is about
 Check = Callable[[Analysis], list[Told]]
 _OTHER_DEFAULT = re.compile(
@@ -73,10 +73,10 @@ class Callers:
 
         A fix is safe only where all that load the file are programs that ask for it. What many load is a library.
         """
-        users = [one for one in self.programs(path) if one != path and not is_of_pytest(one)]
+        users = [one for one in self.programs(path, CALLERS) if one != path and not is_of_pytest(one)]
         programs = [one for one in users if self.project.runs.is_program(one)]
         found: dict[tuple[str, Span], list[Told]] = {}
-        for program in programs if len(programs) <= PROGRAMS else ():
+        for program in programs if len(users) <= PROGRAMS else ():
             known = depends.remembered(self._told, program, partial(self._check, program, check))
             for finding, lines in known.get((path, text), ()):
                 here = Related(Span(0, 0), "a program that runs it so", program)
@@ -222,10 +222,15 @@ class Callers:
         programs = self.programs(path) if setters else []
         return bool(programs) and not any(setters.isdisjoint(facts.reach(one)) for one in programs)
 
-    def programs(self, path: str) -> list[str]:
-        """The files that import a file, in turn, and that no other file imports; not more than are worth it."""
+    def programs(self, path: str, most: int = FILES) -> list[str]:
+        """The files that import a file, in turn, and that no other file imports.
+
+        None if more than `most` files, as far as names tell, import it, or one of those that do.
+        """
         found, tops = [path], list[str]()
         for one in found:
+            if len(self.project.facts.namers(one)) > most:
+                return []
             above = self.project.facts.importers(one)
             if not above and one != path:
                 tops.append(one)

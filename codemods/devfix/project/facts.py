@@ -160,12 +160,12 @@ class Facts:
 
     def importers(self, path: str) -> list[str]:
         """The files that import something of a file, sorted; none if those that may are too many to read."""
-        namers = self._namers(path)
+        namers = self.namers(path)
         if len(namers) > READERS:
             return []
         return [one for one in namers if any(other == path for other, _ in self.imported(one))]
 
-    def _namers(self, path: str) -> list[str]:
+    def namers(self, path: str) -> list[str]:
         """The files with an import that names something of a file, or the file."""
         folder, name = os.path.split(path)
         stem = os.path.basename(folder) if name == _INIT else name.removesuffix(".py")
@@ -244,7 +244,7 @@ class Facts:
         if any(user in below or self.used(path, source, user, (*below, name)) is not False for user in users):
             return True
         word = re.compile(rf"(?<!torch\.)\b{re.escape(name)}\b")
-        readers = self._namers(path)
+        readers = self.namers(path)
         if not self.project.callers.complete:
             return None
         seen, by_name = {path, *readers}, False
@@ -256,7 +256,7 @@ class Facts:
             if _mentions(text, [match.start() for match in word.finditer(text)], methods):
                 return True
             if methods:  # objects get further than the names of their classes
-                more = [one for one in self._namers(reader) if one not in seen]
+                more = [one for one in self.namers(reader) if one not in seen]
                 seen.update(more)
                 readers.extend(more)
         return None if by_name or self._has_notebooks(path) else False

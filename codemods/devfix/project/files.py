@@ -127,6 +127,10 @@ class Files:
             self._sources.popitem(last=False)
         return source
 
+    def glimpse(self, path: str) -> Source | None:
+        """The same, for who asks once: a tree that is not kept yet is not kept then."""
+        return self.source(path) if path in self._sources else self._parsed(path)
+
     def _parsed(self, path: str) -> Source | None:
         try:
             text = self._document(path)

@@ -43,7 +43,7 @@ class Project:
             self._outlines.move_to_end(path)
             self.files.saw(path)
             return self._outlines[path]
-        source = self.files.source(path)
+        source = self.files.glimpse(path)
         found = self._outlines[path] = None if source is None else outline_of(source)
         if len(self._outlines) > OUTLINES:
             self._outlines.popitem(last=False)
