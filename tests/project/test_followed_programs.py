@@ -157,6 +157,52 @@ def test_programs_are_found_however_they_import(tmp_path: Path, imported: str) -
     assert found(tmp_path) == ["net.py:12 place-factory"]
 
 
+@pytest.mark.parametrize(
+    "passed_on", ["from .net import Net\n", "from .net import *\n", "from . import net\n"]
+)
+def test_programs_are_found_that_import_from_a_package(tmp_path: Path, passed_on: str) -> None:
+    broken = NET.replace(", device=device", "")
+    main = MAIN.replace(
+        "from net import Net", "from nets import Net" if "Net" in passed_on else "from nets import *"
+    )
+    if "import net" in passed_on:
+        main = MAIN.replace("from net import Net", "from nets import net").replace("Net().to", "net.Net().to")
+    files = {"nets/__init__.py": passed_on, "nets/net.py": broken, "trainer.py": TRAINER, "main.py": main}
+    write(tmp_path, files)
+    assert found(tmp_path) == ["net.py:12 place-factory"]
+
+
+def test_a_device_that_a_function_chooses_is_named(tmp_path: Path) -> None:
+    choose = """
+import torch
+
+
+def choose(name="auto"):
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+"""
+    repository(tmp_path, "trainer.py", MOVED, "")
+    main = MAIN.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "choose()")
+    write(
+        tmp_path,
+        {"choosing.py": choose, "main.py": main.replace("from net", "from choosing import choose\nfrom net")},
+    )
+    devfix.fix(tmp_path, unsafe=True, write=True)
+    assert "x, y = x.to(self.device), y.to(self.device)" in (tmp_path / "trainer.py").read_text()
+
+
+def test_of_one_value_one_finding_is_told(tmp_path: Path) -> None:
+    """It goes to a module of one file and meets a tensor of another."""
+    net = NET.replace(
+        "return self.layer(x + before)", "return self.layer(x) + before.sum() + (x - before).sum()"
+    )
+    broken = net.replace(", device=device", "")
+    repository(tmp_path)
+    (tmp_path / "net.py").write_text(broken)
+    assert found(tmp_path) == ["net.py:12 place-factory"]
+
+
 def test_what_came_by_the_program_is_told_there_alone(tmp_path: Path) -> None:
     shift = "def shift(n):\n    import torch\n    return torch.ones(n, 4)\n"
     repository(

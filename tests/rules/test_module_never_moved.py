@@ -50,7 +50,7 @@ CHANGED = {
         "def step(x):\n    if has_cuda:\n        x = x.cuda()\n    return net(x)\n\n\n"
         "def train():\n    for i in range(100):\n        step(torch.ones(2, 4))\n        if i % 10 == 0:\n"
         "            torch.save(net.cpu().state_dict(), 'net.pt')\n"
-        "            if has_cuda:\n                net.to(\"cuda\")\n\n\ntrain()\n",
+        '            if has_cuda:\n                net.to("cuda")\n\n\ntrain()\n',
     ),
     "from a function of the file": (
         "def build():\n    return Net()\n\n\ndef run(x):\n    net = build()\n    return net(x.to(device))\n",

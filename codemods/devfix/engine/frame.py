@@ -119,6 +119,9 @@ class Frame(ABC):
     # --- the parts -----------------------------------------------------------------------
 
     @abstractmethod
+    def is_weighted(self, module: Value, depth: int = 0, *, trained: bool = False) -> bool: ...
+
+    @abstractmethod
     def eval(self, node: ast.expr) -> Value: ...
 
     @abstractmethod
@@ -285,8 +288,8 @@ class Frame(ABC):
         if me.ref is None:
             return
         owner = me.bound.ref if me.bound is not None else None
-        owns = (one.startswith(self.models.owners_of_device) for one in getattr(owner, "outside", ()))
-        if isinstance(owner, Class) and self.analysis.classes.is_module(owner) and any(owns):
+        classes = self.analysis.classes
+        if isinstance(owner, Class) and classes.is_module(owner) and classes.tells_device(owner):
             found[f"{name}.device"] = Term(f"{name}.device", "own", self.where(me), PROVEN)
         for attribute, value in self.state.heap.attributes(me.ref):
             if len(found) >= MAX_TERMS:
@@ -301,7 +304,9 @@ class Frame(ABC):
             found[text] = Term(text, "device", of_process(LOCAL), value.assumed)
         elif value.role in NO_DEVICE:
             return
-        elif value.kind == TENSOR or (value.kind == MODULE and value.role not in EMPTY):
+        elif value.kind == TENSOR or (
+            value.kind == MODULE and value.role not in EMPTY and self.is_weighted(value, trained=True)
+        ):
             place = self.where(value)
             if place.kind != "unknown":
                 found[text] = Term(text, "tensor" if value.kind == TENSOR else "module", place, value.assumed)

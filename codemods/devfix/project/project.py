@@ -135,6 +135,24 @@ class Project:
                     always.append(number)
         return found, always
 
+    def names_of(self, path: str, seen: tuple[str, ...] = ()) -> set[str]:
+        """The names that others may import of a file: what it defines, and what a package passes on."""
+        outline = self.outline(path)
+        if outline is None or path in seen:
+            return set()
+        package = path.endswith("__init__.py")
+        found = {
+            name
+            for name, what in outline.names.items()
+            if not what.startswith(" ") or (package and self.files.has(path, what[1:]))
+        }
+        for star in outline.stars[:MANY_STARS]:
+            module = self.files.module(path, star)
+            found |= (
+                self.names_of(module[0], (*seen, path)) if module is not None and not module[1] else set()
+            )
+        return found
+
     def is_file(self, path: str) -> bool:
         """Is that the path of a file whose definitions were given to the engine?"""
         return path in self._files
