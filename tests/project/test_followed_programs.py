@@ -172,35 +172,46 @@ def test_programs_are_found_that_import_from_a_package(tmp_path: Path, passed_on
     assert found(tmp_path) == ["net.py:12 place-factory"]
 
 
-def test_a_device_that_a_function_chooses_is_named(tmp_path: Path) -> None:
-    choose = """
+def test_what_goes_to_a_module_and_a_tensor_is_told_once_and_put_on_the_device_of_the_object(
+    tmp_path: Path,
+) -> None:
+    agent = """
 import torch
+from net import Net
+
+
+class Agent:
+    def __init__(self, device):
+        self.device = device
+        self.net = Net().to(device)
+        self.mean = torch.zeros(4, device=device)
+
+    def see(self, seen):
+        return torch.as_tensor(seen, dtype=torch.float32)
+
+    def act(self, seen):
+        seen = self.see(seen)
+        return self.net(seen, self.mean) + self.mean
+"""
+    play = """
+import numpy as np
+import torch
+from agent import Agent
 
 
 def choose(name="auto"):
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
+
+
+agent = Agent(choose())
+agent.act(np.random.randn(2, 4))
 """
-    repository(tmp_path, "trainer.py", MOVED, "")
-    main = MAIN.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "choose()")
-    write(
-        tmp_path,
-        {"choosing.py": choose, "main.py": main.replace("from net", "from choosing import choose\nfrom net")},
-    )
+    write(tmp_path, {"net.py": NET, "agent.py": agent, "play.py": play})
+    assert found(tmp_path) == ["agent.py:13 move-inputs"]
     devfix.fix(tmp_path, unsafe=True, write=True)
-    assert "x, y = x.to(self.device), y.to(self.device)" in (tmp_path / "trainer.py").read_text()
-
-
-def test_of_one_value_one_finding_is_told(tmp_path: Path) -> None:
-    """It goes to a module of one file and meets a tensor of another."""
-    net = NET.replace(
-        "return self.layer(x + before)", "return self.layer(x) + before.sum() + (x - before).sum()"
-    )
-    broken = net.replace(", device=device", "")
-    repository(tmp_path)
-    (tmp_path / "net.py").write_text(broken)
-    assert found(tmp_path) == ["net.py:12 place-factory"]
+    assert "dtype=torch.float32, device=self.device)" in (tmp_path / "agent.py").read_text()
 
 
 def test_what_came_by_the_program_is_told_there_alone(tmp_path: Path) -> None:
