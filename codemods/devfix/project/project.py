@@ -12,9 +12,10 @@ from devfix.engine.files import STAR, File
 from devfix.flow.outside import Outside
 from devfix.pipeline import depends
 from devfix.pipeline.depends import Needs
+from devfix.pipeline.listing import Mark, mark_of, root_of
 from devfix.project.callers import Callers
 from devfix.project.facts import Facts
-from devfix.project.files import Files, root_of
+from devfix.project.files import Files
 from devfix.project.outline import Definition, Outline, outline_of
 from devfix.project.runs import Runs
 from devfix.text.source import Source
@@ -188,8 +189,9 @@ class Project:
 class Projects:
     """The projects of one run, one for each root."""
 
-    def __init__(self, root: str = "") -> None:
+    def __init__(self, root: str = "", folders: tuple[str, ...] = ()) -> None:
         self._given = os.path.realpath(root) if root else ""
+        self._folders = folders
         self._roots: dict[str, str] = {}
         self._projects: dict[str, Project] = {}
 
@@ -198,13 +200,18 @@ class Projects:
         real = os.path.realpath(path)
         if self._given and not real.startswith(self._given.rstrip(os.sep) + os.sep):
             return None
-        root = self._given or self._root(real)
+        root = self._given or self._asked_for(self._root(real))
         project = self._projects.get(root)
         if project is None:
             project = self._projects[root] = Project(root)
         from devfix.project.view import View
 
         return View(project, real, source)
+
+    def _asked_for(self, root: str) -> str:
+        """The folder that was asked for, around a file's root that nothing marks as one; else that."""
+        around = [one for one in self._folders if root.startswith(one.rstrip(os.sep) + os.sep)]
+        return max(around, key=len) if around and mark_of(root) is Mark.NOTHING else root
 
     def _root(self, path: str) -> str:
         folder = os.path.dirname(path)
