@@ -288,3 +288,16 @@ fixed = torch.cat((fixed, extra), dim=2)
     write(tmp_path, {"steps.py": steps, "main.py": main})
     devfix.fix(tmp_path, unsafe=True, write=True)
     assert "torch.cat((fixed, extra.to(device)), dim=2)" in (tmp_path / "main.py").read_text()
+
+
+def test_a_folder_that_is_asked_for_is_the_project_where_nothing_marks_one(tmp_path: Path) -> None:
+    main = MAIN.replace(
+        "import torch\n", "import os\nimport sys\nimport torch\nsys.path.insert(0, os.pardir)\n", 1
+    )
+    files = {"lib/net.py": NET.replace(", device=device", ""), "lib/trainer.py": TRAINER}
+    main = main.replace("from net", "from lib.net").replace("from trainer", "from lib.trainer")
+    write(tmp_path, {**files, "tools/main.py": main})
+    assert found(tmp_path / "lib") == found(tmp_path / "tools") == []
+    assert found(tmp_path) == ["net.py:12 place-factory"]
+    (tmp_path / "lib" / "README.md").write_text("A project of its own.\n")
+    assert found(tmp_path) == []
