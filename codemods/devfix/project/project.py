@@ -12,7 +12,7 @@ from devfix.engine.files import STAR, File
 from devfix.flow.outside import Outside
 from devfix.pipeline import depends
 from devfix.pipeline.depends import Needs
-from devfix.pipeline.listing import Mark, mark_of, root_of
+from devfix.pipeline.listing import MARKS, Mark, mark_of, noted_kind, root_of
 from devfix.project.callers import Callers
 from devfix.project.facts import Facts
 from devfix.project.files import Files
@@ -211,7 +211,11 @@ class Projects:
     def _asked_for(self, root: str) -> str:
         """The folder that was asked for, around a file's root that nothing marks as one; else that."""
         around = [one for one in self._folders if root.startswith(one.rstrip(os.sep) + os.sep)]
-        return max(around, key=len) if around and mark_of(root) is Mark.NOTHING else root
+        if not around or mark_of(root) is not Mark.NOTHING:
+            return root
+        for name in MARKS:  # there might be one the next time
+            noted_kind(os.path.join(root, name))
+        return max(around, key=len)
 
     def _root(self, path: str) -> str:
         folder = os.path.dirname(path)
