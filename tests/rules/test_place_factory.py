@@ -37,6 +37,12 @@ _PROPERTY = "\n    @property\n    def device(self):\n        return next(self.pa
 
 # name: (before, after)
 CHANGED = {
+    "what NumPy reads first, and a statement twice": (
+        "def f(x: torch.Tensor):\n    keep = torch.rand(3)\n    show(keep.numpy())\n"
+        "    return (x * keep).sum() + (1 - keep) * x\n",
+        "def f(x: torch.Tensor):\n    keep = torch.rand(3)\n    show(keep.numpy())\n"
+        "    keep = keep.to(x.device)\n    return (x * keep).sum() + (1 - keep) * x\n",
+    ),
     "a state, beside a part that has only buffers": (
         _STATES.format(property="", device=""),
         _STATES.format(property="", device=", device=next(self.layers.parameters()).device"),
