@@ -718,6 +718,17 @@ def test_unsafe_where_nothing_shows_that(text: str) -> None:
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
 
 
+def test_what_is_written_is_no_copy() -> None:
+    text = (
+        "class Bank:\n    def __init__(self, device):\n        self.rows = torch.rand(9, 3, device=device)\n"
+        "        self.ids = torch.full((9,), -1)\n\n    def put(self, rows, ids):\n"
+        "        at = torch.arange(len(ids), device=ids.device)\n        self.rows[at] = rows\n"
+        "        self.ids[at] = ids\n\n\nbank = Bank('cuda')\nbank.put(torch.rand(2, 3).cuda(), torch.arange(2).cuda())\n"
+    )
+    [finding] = [one for one in findings(RULE, HEAD + text) if one.codemod == "place-factory"]
+    assert "self.ids.to(" not in fixed(RULE, HEAD + text) and "torch.full" in finding.message
+
+
 def test_a_helper_makes_it_where_the_rest_that_it_is_given_is() -> None:
     text = (
         "class M(nn.Module):\n    def start(self, x, h):\n        if h is None:\n            h = torch.zeros(x.shape[0], 4)\n"

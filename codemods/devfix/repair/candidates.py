@@ -31,6 +31,7 @@ from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression
 from devfix.models.loader import models, tensor_attributes
 from devfix.repair import legacy
 from devfix.repair.expressible import expressible
+from devfix.repair.written import is_written
 from devfix.text.placing import bound_before, dotted, is_local, stores
 from devfix.text.source import Source
 
@@ -276,6 +277,8 @@ def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[E
     ):
         if not isinstance(node, ast.expr) or not _is_one_tensor(mismatch) or isinstance(node, ast.Starred):
             continue
+        if is_written(source, node):
+            continue  # into a copy, it would be lost
         if mismatch.file is not analysis.file and node is mismatch.stray_node:
             continue
         device = wanted_at(mismatch, analysis, node)
