@@ -301,3 +301,101 @@ def test_a_folder_that_is_asked_for_is_the_project_where_nothing_marks_one(tmp_p
     assert found(tmp_path) == ["net.py:12 place-factory"]
     (tmp_path / "lib" / "README.md").write_text("A project of its own.\n")
     assert found(tmp_path) == []
+
+
+HELPERS = """
+import torch
+
+
+def load(n):
+    return torch.rand(n, 4), torch.arange(n) % 3
+
+
+def weigh(labels):
+    counts = torch.bincount(labels, minlength=3).float()
+    return counts.sum() / (3 * counts.clamp(min=1))
+
+
+def mask(x=None, n=4):
+    return torch.ones(n, device="cpu" if x is None else x.device)
+"""
+SCRIPT = """
+import argparse
+import torch
+import torch.nn.functional as F
+from helpers import load, mask, weigh
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+args.cuda = not args.no_cuda and torch.cuda.is_available()
+x, labels = load(9)
+weights = weigh(labels)
+net = nn.Linear(4, 3)
+if args.cuda:
+    net.cuda()
+    x, labels = x.cuda(), labels.cuda()
+    weights = weights.cuda()
+
+
+def step():
+    return F.cross_entropy(net(x * mask(x)), labels, weight=weights)
+
+
+print(step())
+"""
+
+
+def test_what_another_file_makes_stays_behind_where_a_flag_moves_the_others(tmp_path: Path) -> None:
+    write(tmp_path, {"helpers.py": HELPERS, "main.py": SCRIPT})
+    assert found(tmp_path) == []
+    write(tmp_path, {"main.py": SCRIPT.replace("    weights = weights.cuda()\n", "")})
+    (one,) = found(tmp_path)
+    assert one == "main.py:13 place-factory"
+
+
+def test_objects_of_several_classes_are_each_followed(tmp_path: Path) -> None:
+    attacks = """
+import torch
+
+
+class Attack:
+    def __init__(self, model):
+        self.model = model
+
+
+class Near(Attack):
+    def __call__(self, x):
+        return x + torch.sign(self.model(x))
+
+
+class Far(Attack):
+    def __call__(self, x):
+        best = torch.full((x.shape[0], 1), 9.0)
+        return torch.minimum(self.model(x), best)
+
+    def run(self, x):
+        return self.model(x) * torch.rand(1, 3)
+
+
+ATTACKS = {"near": Near, "far": Far}
+"""
+    main = """
+import torch
+from attacks import ATTACKS, Far, Near
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+x = torch.rand(2, 4, device=device)
+for name in ATTACKS:
+    print(ATTACKS[name](model)(x))
+"""
+    write(tmp_path, {"attacks.py": attacks, "main.py": main})
+    assert found(tmp_path) == ["attacks.py:17 place-factory"]
+    chosen = (
+        "if x.sum() > 4:\n    attack = Near(model)\nelse:\n    attack = Far(model)\nprint(attack.run(x))\n"
+    )
+    write(tmp_path, {"main.py": main[: main.index("for name")] + chosen})
+    assert found(tmp_path) == ["attacks.py:21 place-factory"]

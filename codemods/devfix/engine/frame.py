@@ -22,16 +22,19 @@ from devfix.engine.values import (
     FUNCTION,
     LIBRARY,
     LOCAL,
+    MAPPING,
     MODULE,
     NO_DEVICE,
     NUMBER,
     OBJECT,
     PASS,
     PROVEN,
+    SEQUENCE,
     TENSOR,
     UNKNOWN,
     Link,
     Value,
+    elements,
 )
 from devfix.models import frameworks
 
@@ -41,6 +44,12 @@ if TYPE_CHECKING:
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
 MAX_TERMS, MAX_OWN_TERMS = 64, 128  # of all functions that are running, of one
 MAX_NAMES = 500  # of a function, that are looked at for terms
+
+
+def _is_table(value: Value) -> bool:
+    """Is it a container of functions and classes, and of nothing else?"""
+    kinds = {one.kind for one in elements(value)} if value.kind in (MAPPING, SEQUENCE) else set[str]()
+    return bool(kinds) and kinds <= {CLASS, FUNCTION, LIBRARY}
 
 
 class Partial(NamedTuple):
@@ -220,7 +229,7 @@ class Frame(ABC):
             value = self.analysis.global_value(*held) if held is not None else None
             if value is not None and value.kind == MODULE and held is not None:
                 self.state.set_place(value.ref, self.analysis.global_place(held[0], value))
-            if value is not None and value.kind in (DEVICE, MODULE):
+            if value is not None and (value.kind in (DEVICE, MODULE) or _is_table(value)):
                 return value
             if self.analysis.is_device_name(last):
                 return self.analysis.named_device(Place(VAR, ("global", dotted)), last)
