@@ -182,12 +182,13 @@ def _methods(source: Source, owner: Class) -> Iterator[Finding]:
 
 
 def _moved_attributes(source: Source, method: Function) -> Iterator[tuple[str, str, ast.Call]]:
-    """`self.model.to(self.device)` as a statement, or by a name for it: the attribute, the device, the call."""
+    """`self.model.to(self.device)`, or `self.model = model.to(self.device)`: the attribute, the device, the call."""
     aliases = _aliases(source, method)
-    for statement in source.of_kind(ast.Expr, method.node):
+    for statement in (*source.of_kind(ast.Expr, method.node), *source.of_kind(ast.Assign, method.node)):
         call = statement.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in MOVES:
-            base = source.code(call.func.value)
+            moved = statement.targets[0] if isinstance(statement, ast.Assign) else call.func.value
+            base = source.code(moved)
             attribute = aliases.get(base, base)
             given = source.code(call.args[0]) if len(call.args) == 1 else ""
             if _is_own(attribute):
