@@ -88,6 +88,19 @@ print(add(model(torch.ones(2, device=device)), torch.zeros(2)))
     assert found(tmp_path, codemods=["place-factory"]) == []
 
 
+@pytest.mark.parametrize(("own", "count"), [("", 0), ("DEVICE = get()", 1)])
+def test_what_a_star_gives_is_known_where_nothing_of_the_file_hides_it(
+    tmp_path: Path, own: str, count: int
+) -> None:
+    files = {
+        "pkg/__init__.py": "from .places import *",
+        "pkg/places.py": "import torch\nDEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+        "train.py": f"import torch\nfrom pkg import *\n{own}\nwith torch.autocast(DEVICE):\n    print(1)\n",
+    }
+    write(tmp_path, files)
+    assert len(found(tmp_path, codemods=["normalize-device-type"])) == count
+
+
 DEFAULTS = {
     "a type of CUDA": ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", False),
     "a device": ("torch.set_default_device(args.device)", False),
