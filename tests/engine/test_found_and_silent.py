@@ -260,6 +260,15 @@ FOUND = {
 }
 
 SILENT = {
+    "no device is given": """
+        class Net(nn.Module):
+            def __init__(self, size, device=None):
+                super().__init__()
+                self.device = "cpu" if device is None else device
+                self.layer = nn.Linear(size, size).to(device)
+            def forward(self, x):
+                return torch.randn(x.size()).to(self.device) * self.layer(x)
+    """,
     "a number of samples": """
         class Mix(nn.Module):
             def forward(self, x):
