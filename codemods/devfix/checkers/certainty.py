@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from devfix.checkers.reach import is_asked
-from devfix.checkers.refuted import is_building, is_refuted
+from devfix.checkers.refuted import is_building, is_kept_on_host, is_refuted
 from devfix.checkers.signs import (
     is_caught,
     is_composed,
@@ -78,8 +78,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the program names no device: all of it is on the CPU"
     if mismatch.guarded and mismatch.stray.links[0].file is not analysis.file:
         return "it is made in another file, and used on some paths only"
-    if is_refuted(mismatch.anchor_place, analysis):
-        return "all calls in view pass what is on the CPU"
+    if is_refuted(mismatch.anchor_place, analysis) or is_kept_on_host(mismatch):
+        return "what is in view puts there what is on the CPU"
     if of_caller and _is_built(mismatch, analysis):
         return "arguments of a constructor are mostly moved later"
     if mismatch.stray.links[0].kind == LOAD and _may_place_batches(mismatch.anchor_place):
