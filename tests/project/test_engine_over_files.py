@@ -88,6 +88,43 @@ print(add(model(torch.ones(2, device=device)), torch.zeros(2)))
     assert found(tmp_path, codemods=["place-factory"]) == []
 
 
+FOLLOWING = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.mix = torch.zeros(2, 2)
+
+    def forward(self, x):
+        return torch.cat((self.mix.to(x), self.layer(x)))
+"""
+FOLLOWED = """import sys
+import torch
+from net import Net
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net().to(device)
+
+
+def run(flag):
+    x = torch.ones(2, 2)
+    if flag:
+        x = x.to(device)
+    return model(x)
+
+
+run(len(sys.argv) > 1)
+"""
+
+
+def test_what_follows_another_tensor_is_found_where_that_was_left(tmp_path: Path) -> None:
+    write(tmp_path, {"net.py": FOLLOWING, "train.py": FOLLOWED})
+    assert found(tmp_path, codemods=["place-factory", "move-inputs"]) == ["train.py:10 move-inputs"]
+
+
 @pytest.mark.parametrize(("own", "count"), [("", 0), ("DEVICE = get()", 1)])
 def test_what_a_star_gives_is_known_where_nothing_of_the_file_hides_it(
     tmp_path: Path, own: str, count: int
