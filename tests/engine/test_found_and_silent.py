@@ -260,6 +260,19 @@ FOUND = {
 }
 
 SILENT = {
+    "a list of parameters that are registered one by one": """
+        class Net(nn.Module):
+            def __init__(self, n, size):
+                super().__init__()
+                means = [nn.Parameter(torch.zeros(size, size)) for _ in range(n)]
+                self.means = (means, [])
+                for i in range(n):
+                    self.register_parameter("mean_" + str(i), means[i])
+            def forward(self, x):
+                for mean in self.means[0]:
+                    x = x @ (mean * 2)
+                return x
+    """,
     "a log that begins on the CPU": """
         class Loss(nn.Module):
             def __init__(self):
