@@ -2321,7 +2321,12 @@ class Loss(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("moved", "told"), [("x, y = x.to(device), y.to(device)", 0), ("x = x.to(device)", 1)]
+    ("moved", "told"),
+    [
+        ("x, y = x.to(device), y.to(device)", 0),
+        ("x = torch.stack(x).to(device)", 0),  # they are lists
+        ("x = x.to(device)", 1),
+    ],
 )
 def test_who_moves_two_parts_of_a_batch_leaves_the_others_on_purpose(moved: str, told: int) -> None:
     source = f"""
