@@ -260,6 +260,15 @@ FOUND = {
 }
 
 SILENT = {
+    "the batches are asserted to be on CUDA": """
+        from torch.utils.data import DataLoader
+        from data import rows
+        def fit():
+            net = nn.Linear(2, 2).to("cuda")
+            for x in DataLoader(rows()):
+                assert x.is_cuda
+                net(x)
+    """,
     "a list of parameters that are registered one by one": """
         class Net(nn.Module):
             def __init__(self, n, size):

@@ -323,6 +323,7 @@ class Run(Processes):
     def _assert(self, node: ast.Assert) -> None:
         test = self.test(node.test)
         self.assume(test.if_true, test.true_names)
+        self.state.dead = self.state.dead or test.decided is False
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         function = self.file.of_node.get(node)
