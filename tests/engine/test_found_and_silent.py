@@ -260,6 +260,15 @@ FOUND = {
 }
 
 SILENT = {
+    "a list is moved once it is complete": """
+        class Net(nn.Module):
+            def forward(self, x: list[torch.Tensor]):
+                x[0] = torch.cat([x[0], torch.ones(1)])
+                rows = [one[1:] for one in x]
+                if self.device == "cuda":
+                    rows = [one.cuda() for one in rows]
+                return rows
+    """,
     "the batches are asserted to be on CUDA": """
         from torch.utils.data import DataLoader
         from data import rows

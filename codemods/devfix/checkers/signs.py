@@ -175,11 +175,14 @@ def _puts_elsewhere(source: Source, call: ast.AST | None) -> bool:
 
 @remembered
 def _parts(source: Source, function: ast.AST) -> dict[str, set[str]]:
-    """Name -> the names of which it is a part: `x = batch.x`."""
+    """Name -> what it is a part of, `x = batch.x`, or what is made of its elements: `rows = [one[1:] for one in x]`."""
     found: dict[str, set[str]] = {}
     for one in source.of_kind(ast.Assign, function):
-        if isinstance(one.targets[0], ast.Name) and isinstance(one.value, ast.Attribute):
-            found.setdefault(one.targets[0].id, set()).add(root_name(one.value))
+        target, value = one.targets[0], one.value
+        if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
+            found.setdefault(target.id, set()).add(root_name(value))
+        elif isinstance(target, ast.Name) and isinstance(value, ast.ListComp):
+            found.setdefault(root_name(value.generators[0].iter), set()).add(target.id)
     return found
 
 
