@@ -138,6 +138,46 @@ def test_what_a_star_gives_is_known_where_nothing_of_the_file_hides_it(
     assert len(found(tmp_path, codemods=["normalize-device-type"])) == count
 
 
+ROLLOUT = """import torch
+from torch import Tensor, nn
+
+
+class Rollout(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros(2, device=x.device)
+
+
+class Predictor(nn.Module):
+    def __init__(self, rollout: Rollout, encoder: nn.Module):
+        super().__init__()
+        self.rollout, self.encoder = rollout, encoder
+
+    def forward(self, y: Tensor) -> Tensor:
+        x = self.encoder(y)
+        return self.rollout(x[0] if isinstance(x, tuple) else x)
+"""
+ROLLED = """import torch
+from roll import Predictor, Rollout
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def forward(self, y):
+        return y.new_ones(2), None
+
+
+def run():
+    model = Predictor(Rollout(), encoder=Encoder())
+    out = model(torch.zeros(2))
+    print(torch.equal(out, torch.ones(2)))
+"""
+
+
+def test_the_device_of_what_another_file_does_not_know_is_none_to_be_on(tmp_path: Path) -> None:
+    write(tmp_path, {"roll.py": ROLLOUT, "train.py": ROLLED})
+    assert found(tmp_path, codemods=["place-factory"]) == []
+
+
 DEFAULTS = {
     "a type of CUDA": ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", False),
     "a device": ("torch.set_default_device(args.device)", False),
