@@ -745,6 +745,23 @@ def test_a_list_of_losses_is_read_nowhere(kept: str, told: bool) -> None:
     assert ("numpy-of-device" in codemods(LOSSES.replace("KEPT", kept))) is told
 
 
+ADDED_UP = """
+import numpy as np
+net, criterion = nn.Linear(3, 1).cuda(), nn.L1Loss()
+for x in torch.utils.data.DataLoader(data):
+    x = x.cuda()
+    out = net(x)
+    each = np.sum([criterion(out[i], x) for i in range(len(out))])
+    loss = 0.5 * each
+    USE
+"""
+
+
+@pytest.mark.parametrize(("use", "told"), [("loss.backward()", False), ("print(loss)", True)])
+def test_what_numpy_sums_has_no_gradient(use: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(ADDED_UP.replace("USE", use))) is told
+
+
 TABLED = """
 def table(layout: torch.Tensor, GIVEN):
     empty = torch.zeros(2, device=layout.device)
