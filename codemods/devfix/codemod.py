@@ -43,6 +43,19 @@ class Example:
     raises_on_cpu: str = ""
     """What `before` raises on the CPU: a bug that needs no accelerator, such as a device that torch does not know."""
 
+    @classmethod
+    def changed(cls, title: str, before: str, *changes: tuple[str, str], **others: Any) -> Example:
+        """An example whose fixes replace texts that stand once in `before`: each of `changes` is an old and a new one.
+
+        `others` are the remaining fields. Raises ValueError where an old text does not stand there just once.
+        """
+        after = before
+        for old, new in changes:
+            if after.count(old) != 1:
+                raise ValueError(f"{title}: {old!r} stands there {after.count(old)} times")
+            after = after.replace(old, new)
+        return cls(title, before, after, **others)
+
     def program(self, after: bool = False) -> str:
         """What is to be run; it writes its recipe first."""
         text, recipe = (self.after or "", self.recipe_after) if after else (self.before, self.recipe)
