@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from devfix.findings import Edit, Finding, Fix, Related, Safety, Span, brief
+from devfix.findings import Edit, Finding, Related, Safety, Span, told
 
 if TYPE_CHECKING:
     from devfix.flow import Flow
@@ -110,10 +110,8 @@ class Codemod(ABC):
 
         If the fix is unsafe, the message ends with what it `assumes`: "the batch is a tensor".
         """
-        fix = Fix(brief(title), edits, safety) if edits else None
-        if assumes and fix is not None and safety is Safety.UNSAFE:
-            message += f". The fix assumes that {assumes}"
-        return Finding(self.id, span, brief(message), fix, related)
+        made = told(self.id, span, message, title, edits, related, assumes if safety is Safety.UNSAFE else "")
+        return made if made.fix is None else replace(made, fix=replace(made.fix, safety=safety))
 
     @classmethod
     def from_options(cls, options: Mapping[str, object]) -> Codemod | None:

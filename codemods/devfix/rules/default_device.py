@@ -13,7 +13,6 @@ from devfix.findings import Finding
 from devfix.flow import Flow
 from devfix.models import torch_api
 from devfix.models.loader import models
-from devfix.text.remarks import Remark
 
 _LIBRARIES = tuple(sorted({name.partition(".")[0] for name in models().takers}))
 
@@ -54,10 +53,7 @@ class DefaultDevice(Codemod):
     examples: ClassVar[tuple[Example, ...]] = EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        remarks: list[Remark] = []
         if any(call in flow.source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
-            remarks += random.remarks(flow)
+            yield from random.remarks(flow)
         if any(what.partition(".")[0] in _LIBRARIES for what in flow.source.imports.values()):
-            remarks += library.left_out(flow)
-        for remark in remarks:
-            yield remark.finding(self)
+            yield from library.left_out(flow)

@@ -11,7 +11,6 @@ from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.ranks import indexes, visible
-from devfix.text.remarks import Remark
 
 _OF_PROCESSES = ("distributed", "Distributed", "local_rank", "LOCAL_RANK", "set_device")
 _TWO = """\
@@ -133,10 +132,6 @@ print(len(y))
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for remark in self._remarks(flow):
-            yield remark.finding(self)
-
-    def _remarks(self, flow: Flow) -> Iterator[Remark]:
         text = flow.source.text
         yield from indexes.meetings(flow.facts())
         if visible.VISIBLE in text:
