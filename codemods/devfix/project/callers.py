@@ -56,9 +56,9 @@ class Callers:
         self._state = ""  # of the files that it is made of
         self.complete = False  # was it made, and of all files?
 
-    def given(self, function: Definition, tests: bool = True) -> list[Call]:
+    def given(self, path: str, name: str, what: str, tests: bool) -> list[Call]:
         """What each call in another file, also of `tests`, passes to a function; nothing if not all calls are known."""
-        found: list[Call] = []
+        found, function = list[Call](), Definition(path, name, what)
         for path in self._importers(function):
             if is_of_pytest(path) and not tests:
                 continue

@@ -184,9 +184,7 @@ class Projects:
         project = self._projects.get(root)
         if project is None:
             project = self._projects[root] = Project(root)
-        from devfix.project.view import View
-
-        return View(project, real, source)
+        return Outside(project, real, source)
 
     def _root(self, path: str) -> str:
         folder = os.path.dirname(path)
