@@ -190,7 +190,6 @@ class DeviceUse:
 
     sink: str
     node: ast.AST
-    file: File
     function: Function | None
     value: Value
     value_node: ast.expr
@@ -251,11 +250,8 @@ class Missing:
 
     kind: str
     node: ast.AST
-    file: File
-    function: Function | None
     name: str
     user: str
-    assumed: Assumptions
 
 
 @dataclass(eq=False)

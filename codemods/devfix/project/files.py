@@ -221,11 +221,6 @@ class Files:
             up = parent
         return (*outer, *inner)
 
-    def dotted(self, path: str, name: str) -> str:
-        """The name of something in a file, from the root on; one for each file and name."""
-        relative = os.path.relpath(path, self.root).removesuffix(".py")
-        return f"{relative.removesuffix(os.sep + '__init__').replace(os.sep, '.')}.{name}"
-
 
 def _words(text: str) -> str:
     """What may be a name in a file, each on a line of its own; and `*` if it imports everything from somewhere.

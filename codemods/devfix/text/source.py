@@ -208,16 +208,6 @@ class Source:
         """The number of a statement in its block, from 0."""
         return self._blocks[statement][1]
 
-    def above(self, statement: ast.stmt, kind: type[Node]) -> tuple[Node, ...]:
-        """The statements of one kind before this one in its block, in order."""
-        block, at = self._blocks[statement]
-        key = ("above", kind, block[0])
-        if key not in self.remembered:
-            found = [(number, one) for number, one in enumerate(block) if isinstance(one, kind)]
-            self.remembered[key] = [number for number, _ in found], tuple(one for _, one in found)
-        numbers, nodes = cast(tuple[list[int], tuple[Node, ...]], self.remembered[key])
-        return nodes[: bisect_left(numbers, at)]
-
     @cached_property
     def _blocks(self) -> dict[ast.AST, tuple[list[ast.stmt], int]]:
         return {
