@@ -30,7 +30,7 @@ from devfix.findings import (
 from devfix.text.placing import bound_before
 
 
-def remarks(analysis: Analysis) -> Iterator[Finding]:
+def findings(analysis: Analysis) -> Iterator[Finding]:
     """What is wrong with the processes of a program, in one file."""
     steps = Steps(analysis)
     if steps.is_owned:

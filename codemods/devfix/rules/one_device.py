@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from devfix.checkers import processes
+from devfix.checkers import gpu_numbers, processes, visible_gpus
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.ranks import indexes, visible
 
 _OF_PROCESSES = ("distributed", "Distributed", "local_rank", "LOCAL_RANK", "set_device")
 _TWO = """\
@@ -133,8 +132,8 @@ print(len(y))
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         text = flow.source.text
-        yield from indexes.meetings(flow.facts())
-        if visible.VISIBLE in text:
-            yield from visible.set_late(flow.source)
+        yield from gpu_numbers.meetings(flow.facts())
+        if visible_gpus.VISIBLE in text:
+            yield from visible_gpus.set_late(flow.source)
         if any(word in text for word in _OF_PROCESSES):
-            yield from processes.remarks(flow.facts())
+            yield from processes.findings(flow.facts())

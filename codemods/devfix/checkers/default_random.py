@@ -20,7 +20,7 @@ _HOST = frozenset({"cpu", "numpy", "to", "cuda", "tolist", "item"})
 Setter = tuple[ast.Call, str]
 
 
-def remarks(flow: Flow) -> Iterator[Finding]:
+def findings(flow: Flow) -> Iterator[Finding]:
     """Generators and shuffles of the CPU, and arrays taken of what is made on the default device."""
     source, default = flow.source, default_of(flow.source)
     if default is None:
