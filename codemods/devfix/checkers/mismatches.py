@@ -54,12 +54,6 @@ CODEMODS = (
 )
 
 
-def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
-    """One finding for each value that strays, of the codemods that are wanted."""
-    for finding, _ in found(analysis, wanted):
-        yield finding
-
-
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
     """Findings, each with the lines of the file that it is about."""
     best: dict[ast.AST, tuple[int, str, Mismatch]] = {}
