@@ -28,7 +28,7 @@ from devfix.pipeline.listing import FILES, python_files, state_of_all
 from devfix.project.importing import DEFAULT, SAVED, importers_state, index_of, names_in
 from devfix.project.outline import Definition
 from devfix.text.placing import dotted
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -41,7 +41,6 @@ Check = Callable[[Analysis], list[Told]]
 _OTHER_DEFAULT = re.compile(
     r"\bset_default_device\(\s*(?![\"']cpu)|\bset_default_tensor_type\([^)\n]{0,60}cuda", re.IGNORECASE
 )
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Callers:

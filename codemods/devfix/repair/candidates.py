@@ -32,9 +32,8 @@ from devfix.models.loader import models, tensor_attributes
 from devfix.repair import legacy
 from devfix.repair.expressible import expressible
 from devfix.text.placing import bound_before, dotted, stores
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as"})
 _MOST_TOGETHER = 6  # tensors that one fix makes elsewhere
 # Layers whose weight tells where they are.
@@ -99,7 +98,7 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
     if mismatch.anchor.place.kind == CHOICE:  # only where it is itself is right on every path
         scopes = tuple((one, ()) for one, _ in scopes)
     device = expressible(source, place, scopes, at, anchor_text(mismatch, analysis))
-    around = source.enclosing(at, *_FUNCTIONS)
+    around = source.enclosing(at, *FUNCTIONS)
     function = analysis.file.of_node.get(around) if around is not None else None
     if device or not isinstance(function, Function):
         return device
@@ -240,9 +239,9 @@ def written(mismatch: Mismatch, analysis: Analysis, node: ast.AST) -> str:
     device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
     if device and not device.startswith("next("):
         return device
-    function = source.enclosing(node, *_FUNCTIONS)
+    function = source.enclosing(node, *FUNCTIONS)
     for at, _, _, _ in analysis.targets_here(mismatch.anchor_place):
-        if dotted(at) and source.enclosing(at, *_FUNCTIONS) is function:
+        if dotted(at) and source.enclosing(at, *FUNCTIONS) is function:
             if bound_before(source, at, source.statement(node)):
                 return source.code(at)
     return device
@@ -313,14 +312,14 @@ def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
                 line = f"{node.id} = {node.id}.to({device})"
                 return device, (InsertStatement(source.span(above), line),), above
         one = source.parents[one]
-        if isinstance(one, (*_FUNCTIONS, ast.ClassDef, ast.For, ast.While)):
+        if isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.For, ast.While)):
             break
     return "", (), None
 
 
 def _taken(source: Source, node: ast.AST | None) -> ast.expr | None:
     """`self.window` of `window = self.window`, where that is the only thing that a name is bound to."""
-    scope = source.enclosing(node, *_FUNCTIONS) if isinstance(node, ast.Name) else None
+    scope = source.enclosing(node, *FUNCTIONS) if isinstance(node, ast.Name) else None
     if scope is None or not isinstance(node, ast.Name):
         return None
     bound = stores(source, scope, node.id)

@@ -17,7 +17,9 @@ Made = TypeVar("Made")
 Node = TypeVar("Node", bound=ast.AST)
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = FunctionNode | ast.ClassDef
 _SIMPLE = frozenset(
     {
         *(ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Pass, ast.Raise, ast.Assert),
@@ -42,9 +44,9 @@ class _Fields(dict[type[ast.AST], tuple[str, ...]]):
 
 
 _FIELDS = _Fields()
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _OF_STATEMENTS = {  # no expression has statements in it
-    kind: tuple(field for field in kind._fields if field in _BLOCKS)
+    kind: tuple(field for field in kind._fields if field in BLOCKS)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
@@ -213,7 +215,7 @@ class Source:
         return {
             statement: (block, at)
             for node in self._nodes
-            for field in _BLOCKS
+            for field in BLOCKS
             if (block := getattr(node, field, None)).__class__ is list
             for at, statement in enumerate(block)
         }
@@ -323,7 +325,7 @@ class Source:
             else:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                     definitions.append(node)
-                for field in _BLOCKS:
+                for field in BLOCKS:
                     block = getattr(node, field, None)
                     if block.__class__ is list:
                         todo.extend(block)
