@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from devfix.checkers.surgeries import surgeries
 from devfix.codemod import Codemod, Example
@@ -68,10 +68,10 @@ class AssertDevice(Codemod):
     check_: Literal["first", "all"] = "first"  # the option `check`; the plain name is the method's
     inputs: bool = False
 
-    id: ClassVar[str] = "assert-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda("), ("torch",))
-    default: ClassVar[bool] = False
-    examples: ClassVar[tuple[Example, ...]] = (
+    id = "assert-device"
+    words = ((".to(", ".cuda("), ("torch",))
+    default = False
+    examples = (
         Example.changed(
             "A device variable without an index",
             _HEAD

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers import default_devices, default_random
 from devfix.codemod import Codemod, Example
@@ -94,12 +93,12 @@ class DefaultDevice(Codemod):
     that are passed to other libraries.
     """
 
-    id: ClassVar[str] = "default-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "default-device"
+    words = (
         (*torch_api.DEFAULT_DEVICE_CALLS, *_LIBRARIES),
         ("torch", "llama_index", "sentence_transformers", "InstructorEmbedding"),
     )
-    examples: ClassVar[tuple[Example, ...]] = _EXAMPLES
+    examples = _EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         if any(call in flow.source.text for call in torch_api.DEFAULT_DEVICE_CALLS):

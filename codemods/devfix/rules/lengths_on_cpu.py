@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers.host_reads import found
 from devfix.codemod import Codemod, Example
@@ -35,9 +34,9 @@ class LengthsOnCpu(Codemod):
     There is no finding where the function mentions the CPU, or where a call in the file copies what it passes.
     """
 
-    id: ClassVar[str] = "lengths-on-cpu"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("pack_padded_sequence",), ("torch",))
-    examples: ClassVar[tuple[Example, ...]] = (
+    id = "lengths-on-cpu"
+    words = (("pack_padded_sequence",), ("torch",))
+    examples = (
         Example.changed(
             "Lengths counted in the tokens",
             """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from devfix.codemod import Example, RecipeCodemod
 from devfix.findings import Finding, Related, Safety, Span
@@ -128,9 +128,9 @@ class ListInModules(RecipeCodemod):
     assumed. A list that becomes longer does not fit its old checkpoints.
     """
 
-    id: ClassVar[str] = "list-in-modules"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = WORDS
-    examples: ClassVar[tuple[Example, ...]] = _EXAMPLES
+    id = "list-in-modules"
+    words = WORDS
+    examples = _EXAMPLES
 
     def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
         from devfix.recipes.fixing import plan

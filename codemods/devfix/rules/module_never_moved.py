@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
@@ -45,9 +44,9 @@ class ModuleNeverMoved(Codemod):
     a framework places.
     """
 
-    id: ClassVar[str] = "module-never-moved"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda(", "device", "Module"), ("torch",))
-    examples: ClassVar[tuple[Example, ...]] = (
+    id = "module-never-moved"
+    words = ((".to(", ".cuda(", "device", "Module"), ("torch",))
+    examples = (
         Example.changed(
             "A second network and a loss with class weights",
             """\

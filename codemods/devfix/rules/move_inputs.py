@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers import dropped, inputs
 from devfix.codemod import Codemod, Example
@@ -54,12 +53,12 @@ class MoveInputs(Codemod):
 
     non_blocking: bool = False
 
-    id: ClassVar[str] = "move-inputs"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "move-inputs"
+    words = (
         (".to(", ".cuda(", "device", "_processor(", "return_tensors", "LightningModule", "Accelerator"),
         ("torch",),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
+    examples = (
         Example.changed(
             "The batches of a loader, one statement at the top of the loop",
             """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers.host_reads import found
 from devfix.codemod import Codemod, Example
@@ -43,8 +42,8 @@ class NumpyOfDevice(Codemod):
     `.detach()`, on the CPU too; the fix does not add that.
     """
 
-    id: ClassVar[str] = "numpy-of-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "numpy-of-device"
+    words = (
         (
             "numpy",
             "matplotlib",
@@ -60,7 +59,7 @@ class NumpyOfDevice(Codemod):
         ("torch",),
         (".to(", ".cuda(", "device", ".cpu()", "def forward("),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
+    examples = (
         Example.changed(
             "The output of a model on a device",
             """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers import gpu_numbers, processes, visible_gpus
 from devfix.codemod import Codemod, Example
@@ -74,12 +73,12 @@ class OneDevice(Codemod):
     fallback.
     """
 
-    id: ClassVar[str] = "one-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "one-device"
+    words = (
         ("cuda", "nccl", "DistributedDataParallel", "DDP("),
         ("torch",),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
+    examples = (
         Example(
             "A module and its input are on two GPUs",
             _TWO.format("x"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding
@@ -56,9 +55,9 @@ class PlaceFactory(Codemod):
     prepares data or builds modules, and programs, notebooks and test files that name no device.
     """
 
-    id: ClassVar[str] = "place-factory"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), _MADE)
-    examples: ClassVar[tuple[Example, ...]] = (
+    id = "place-factory"
+    words = (("torch",), _MADE)
+    examples = (
         Example.changed(
             "A mask from positions, in a function that is given a tensor",
             """\

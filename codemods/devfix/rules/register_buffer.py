@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.engine.stores import Kept, kept_by, only_building
@@ -59,9 +58,9 @@ class RegisterBuffer(Codemod):
 
     moved_at_use: bool = False
 
-    id: ClassVar[str] = "register-buffer"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), ("def forward", "Module"), ("__init__",))
-    examples: ClassVar[tuple[Example, ...]] = (
+    id = "register-buffer"
+    words = (("torch",), ("def forward", "Module"), ("__init__",))
+    examples = (
         Example.changed(
             "A position table that is filled after it is made",
             """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
@@ -38,9 +37,9 @@ class RegisterModules(Codemod):
     frozen networks, `[module]` with a comment), or have no parameters.
     """
 
-    id: ClassVar[str] = "register-modules"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), ("def forward", "Module"), ("__init__",))
-    examples: ClassVar[tuple[Example, ...]] = (
+    id = "register-modules"
+    words = (("torch",), ("def forward", "Module"), ("__init__",))
+    examples = (
         Example.changed(
             "A list of layers",
             """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers import late_moves, leaves, surgeries, swaps
 from devfix.codemod import Codemod, Example
@@ -56,12 +55,12 @@ class ReorderTo(Codemod):
     afterwards.
     """
 
-    id: ClassVar[str] = "reorder-to"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "reorder-to"
+    words = (
         (".to(", ".cuda(", "setattr(", "_modules[", ".weight.data[", "Parameter("),
         ("torch", "nn."),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
+    examples = (
         Example.changed(
             "The head is replaced after the move",
             _HEAD
