@@ -355,6 +355,25 @@ def test_what_another_file_makes_stays_behind_where_a_flag_moves_the_others(tmp_
     assert one == "main.py:13 place-factory"
 
 
+def test_a_batch_with_a_star_is_all_that_is_taken(tmp_path: Path) -> None:
+    trainer = TRAINER.replace(
+        "for x, y in self.data:\n            x, y", "for batch in self.data:\n            x, y", 1
+    )
+    trainer = trainer.replace("x.to(self.device), y.to(self.device)\n", "self.moved(*batch)\n")
+    trainer += "\n    def moved(self, x, y):\n        return x.to(self.device), y.to(self.device)\n"
+    write(tmp_path, {"net.py": NET, "trainer.py": trainer, "main.py": MAIN})
+    assert found(tmp_path) == []
+    write(
+        tmp_path,
+        {
+            "trainer.py": trainer.replace(
+                "return x.to(self.device), y.to(self.device)", "return x.to(self.device), y"
+            )
+        },
+    )
+    assert found(tmp_path) == ["trainer.py:14 move-inputs"]
+
+
 def test_objects_of_several_classes_are_each_followed(tmp_path: Path) -> None:
     attacks = """
 import torch

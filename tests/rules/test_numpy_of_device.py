@@ -26,6 +26,11 @@ x = torch.ones(3, 4).to(device)
 
 # name: (before, after)
 CHANGED = {
+    "the largest, by name": (
+        "print(x.topk(2).indices.numpy())\n",
+        "print(x.topk(2).indices.cpu().numpy())\n",
+    ),
+    "the sorted, by name": ("print(x.sort().values.numpy())\n", "print(x.sort().values.cpu().numpy())\n"),
     "moved tensor": ("print(x.numpy())\n", "print(x.cpu().numpy())\n"),
     "output without gradients": (
         "def f(net, s):\n    net.to(device)\n    with torch.no_grad():\n        return net(s.to(device)).numpy()\n",

@@ -40,6 +40,7 @@ from devfix.engine.values import (
 
 _ASKED = frozenset({"is_cuda", "device"})
 _SAME = frozenset({"data", "grad", "T", "mT", "H", "mH", "real", "imag", "values", "indices"})
+_RESULTS = frozenset({"values", "indices"})  # of `x.topk(2)`
 _NUMBERS = frozenset(
     {
         "ndim",
@@ -108,6 +109,8 @@ class Attributes(Calls):
             return self._of_tensor(node, base)
         if kind in (MODULE, OBJECT):
             return self._of_object(node, base)
+        if kind == SEQUENCE and base.rest is not None and base.rest.kind == TENSOR and name in _RESULTS:
+            return base.rest
         if kind == CLASS and isinstance(base.ref, Class):
             known, held = self.state.attribute((CLASS, base.ref), name), base.ref.constant(name)
             if known is not None:

@@ -357,13 +357,18 @@ class Calls(Lambdas):
         bound: dict[str, Value] = {}
         for name, (value, at) in zip(names, values, strict=False):
             bound[name] = self.passed(value, at, name)
+        if node.args and isinstance(node.args[-1], ast.Starred) and 0 < len(values) == len(node.args):
+            (value, at), needed = (
+                values[-1],
+                [one for one in names[len(values) :] if one not in function.defaults],
+            )
+            bound.update((name, self.passed(value, at, name)) for name in needed if name not in keywords)
         for name, (value, at) in keywords.items():
             bound[name] = self.passed(value, at, name)
         rest = values[len(names) :]
         if function.node.args.vararg is not None:
-            bound[function.node.args.vararg.arg] = Value(
-                SEQUENCE, items=tuple(value for value, _ in rest[:8])
-            )
+            items = tuple(value for value, _ in rest[:8])
+            bound[function.node.args.vararg.arg] = Value(SEQUENCE, items=items)
         if function.node.args.kwarg is not None:
             known = {one.arg for one in function.parameters}
             extra = {name: bound.pop(name) for name in list(bound) if name not in known and name in keywords}
