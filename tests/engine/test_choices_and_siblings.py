@@ -152,6 +152,17 @@ SIBLINGS = {
                 model = self.model  # <
                 return [model(row.to(self.device)) for row in rows]
     """,
+    "the constructor moves what it takes": """
+        class Runner:
+            def __init__(self, model, device):
+                self.model, self.device = model, device
+                self.model = model.to(self.device)
+            def save(self, path):
+                torch.save(self.model.cpu(), path)
+                self.model.to(self.device)
+            def predict(self, rows):
+                return [self.model(row.to(self.device)) for row in rows]
+    """,
     "the methods choose different devices": """
         class Runner:
             def __init__(self, model, device, other):

@@ -259,6 +259,56 @@ FOUND = {
 }
 
 SILENT = {
+    "a list is moved once it is complete": """
+        class Net(nn.Module):
+            def forward(self, x: list[torch.Tensor]):
+                x[0] = torch.cat([x[0], torch.ones(1)])
+                rows = [one[1:] for one in x]
+                if self.device == "cuda":
+                    rows = [one.cuda() for one in rows]
+                return rows
+    """,
+    "the batches are asserted to be on CUDA": """
+        from torch.utils.data import DataLoader
+        from data import rows
+        def fit():
+            net = nn.Linear(2, 2).to("cuda")
+            for x in DataLoader(rows()):
+                assert x.is_cuda
+                net(x)
+    """,
+    "a list of parameters that are registered one by one": """
+        class Net(nn.Module):
+            def __init__(self, n, size):
+                super().__init__()
+                means = [nn.Parameter(torch.zeros(size, size)) for _ in range(n)]
+                self.means = (means, [])
+                for i in range(n):
+                    self.register_parameter("mean_" + str(i), means[i])
+            def forward(self, x):
+                for mean in self.means[0]:
+                    x = x @ (mean * 2)
+                return x
+    """,
+    "a log that begins on the CPU": """
+        class Loss(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.log = torch.Tensor()
+            def start(self):
+                self.log = torch.cat((self.log, torch.zeros(1, 3)))
+            def load(self, path):
+                self.log = torch.load(path)
+    """,
+    "no device is given": """
+        class Net(nn.Module):
+            def __init__(self, size, device=None):
+                super().__init__()
+                self.device = "cpu" if device is None else device
+                self.layer = nn.Linear(size, size).to(device)
+            def forward(self, x):
+                return torch.randn(x.size()).to(self.device) * self.layer(x)
+    """,
     "a number of samples": """
         class Mix(nn.Module):
             def forward(self, x):

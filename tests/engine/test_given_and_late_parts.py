@@ -672,6 +672,24 @@ def encode(targets, n):
     assert found and not any("targets.device" in str(one.fix) for one in found)
 
 
+@pytest.mark.parametrize(
+    ("said", "count"),
+    [("scale of the random tensor", 0), ("tensor of the scales", 1), ("list of tensors", 1)],
+)
+def test_what_is_of_a_tensor_need_not_be_one(said: str, count: int) -> None:
+    code = f'''
+def scaled(scale, n):
+    """
+    Args:
+        scale: {said}
+    """
+    return scale[1] * torch.randn(n, n)
+class Net(nn.Linear):
+    pass
+'''
+    assert len(devfix.check(source=HEAD + code, settings=False).findings) == count
+
+
 def test_tests_that_choose_the_cpu_are_on_it() -> None:
     code = """
 class Fake(nn.Module):

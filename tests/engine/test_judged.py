@@ -745,6 +745,23 @@ def test_a_list_of_losses_is_read_nowhere(kept: str, told: bool) -> None:
     assert ("numpy-of-device" in codemods(LOSSES.replace("KEPT", kept))) is told
 
 
+ADDED_UP = """
+import numpy as np
+net, criterion = nn.Linear(3, 1).cuda(), nn.L1Loss()
+for x in torch.utils.data.DataLoader(data):
+    x = x.cuda()
+    out = net(x)
+    each = np.sum([criterion(out[i], x) for i in range(len(out))])
+    loss = 0.5 * each
+    USE
+"""
+
+
+@pytest.mark.parametrize(("use", "told"), [("loss.backward()", False), ("print(loss)", True)])
+def test_what_numpy_sums_has_no_gradient(use: str, told: bool) -> None:
+    assert ("numpy-of-device" in codemods(ADDED_UP.replace("USE", use))) is told
+
+
 TABLED = """
 def table(layout: torch.Tensor, GIVEN):
     empty = torch.zeros(2, device=layout.device)
@@ -2321,7 +2338,12 @@ class Loss(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("moved", "told"), [("x, y = x.to(device), y.to(device)", 0), ("x = x.to(device)", 1)]
+    ("moved", "told"),
+    [
+        ("x, y = x.to(device), y.to(device)", 0),
+        ("x = torch.stack(x).to(device)", 0),  # they are lists
+        ("x = x.to(device)", 1),
+    ],
 )
 def test_who_moves_two_parts_of_a_batch_leaves_the_others_on_purpose(moved: str, told: int) -> None:
     source = f"""

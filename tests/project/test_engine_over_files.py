@@ -88,6 +88,96 @@ print(add(model(torch.ones(2, device=device)), torch.zeros(2)))
     assert found(tmp_path, codemods=["place-factory"]) == []
 
 
+FOLLOWING = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.mix = torch.zeros(2, 2)
+
+    def forward(self, x):
+        return torch.cat((self.mix.to(x), self.layer(x)))
+"""
+FOLLOWED = """import sys
+import torch
+from net import Net
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net().to(device)
+
+
+def run(flag):
+    x = torch.ones(2, 2)
+    if flag:
+        x = x.to(device)
+    return model(x)
+
+
+run(len(sys.argv) > 1)
+"""
+
+
+def test_what_follows_another_tensor_is_found_where_that_was_left(tmp_path: Path) -> None:
+    write(tmp_path, {"net.py": FOLLOWING, "train.py": FOLLOWED})
+    assert found(tmp_path, codemods=["place-factory", "move-inputs"]) == ["train.py:10 move-inputs"]
+
+
+@pytest.mark.parametrize(("own", "count"), [("", 0), ("DEVICE = get()", 1)])
+def test_what_a_star_gives_is_known_where_nothing_of_the_file_hides_it(
+    tmp_path: Path, own: str, count: int
+) -> None:
+    files = {
+        "pkg/__init__.py": "from .places import *",
+        "pkg/places.py": "import torch\nDEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+        "train.py": f"import torch\nfrom pkg import *\n{own}\nwith torch.autocast(DEVICE):\n    print(1)\n",
+    }
+    write(tmp_path, files)
+    assert len(found(tmp_path, codemods=["normalize-device-type"])) == count
+
+
+ROLLOUT = """import torch
+from torch import Tensor, nn
+
+
+class Rollout(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros(2, device=x.device)
+
+
+class Predictor(nn.Module):
+    def __init__(self, rollout: Rollout, encoder: nn.Module):
+        super().__init__()
+        self.rollout, self.encoder = rollout, encoder
+
+    def forward(self, y: Tensor) -> Tensor:
+        x = self.encoder(y)
+        return self.rollout(x[0] if isinstance(x, tuple) else x)
+"""
+ROLLED = """import torch
+from roll import Predictor, Rollout
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def forward(self, y):
+        return y.new_ones(2), None
+
+
+def run():
+    model = Predictor(Rollout(), encoder=Encoder())
+    out = model(torch.zeros(2))
+    print(torch.equal(out, torch.ones(2)))
+"""
+
+
+def test_the_device_of_what_another_file_does_not_know_is_none_to_be_on(tmp_path: Path) -> None:
+    write(tmp_path, {"roll.py": ROLLOUT, "train.py": ROLLED})
+    assert found(tmp_path, codemods=["place-factory"]) == []
+
+
 DEFAULTS = {
     "a type of CUDA": ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", False),
     "a device": ("torch.set_default_device(args.device)", False),

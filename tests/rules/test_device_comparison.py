@@ -277,6 +277,10 @@ def test_types_that_only_tensors_on_the_cpu_have(check: str, expected: str) -> N
         "class Data(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n"
         "        assert isinstance(self.rows[i], torch.LongTensor)\n    def __len__(self):\n        return 3\n",
         "def read(rows):\n    assert isinstance(rows, torch.LongTensor)\n",
+        TYPES.replace(
+            "if CHECK:\n            x = x + y",
+            "if isinstance(x, torch.LongTensor):\n            x = x.numpy()",
+        ),
     ],
 )
 def test_data_of_the_cpu_may_be_asked_for_its_type(code: str) -> None:

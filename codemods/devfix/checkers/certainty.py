@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from devfix.checkers.reach import is_asked
-from devfix.checkers.refuted import is_building, is_refuted
+from devfix.checkers.refuted import is_building, is_kept_on_host, is_refuted
 from devfix.checkers.signs import (
     is_caught,
     is_composed,
@@ -79,8 +79,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the program names no device: all of it is on the CPU"
     if is_of_some_paths(mismatch, analysis):
         return "it is made in another file, and on the CPU on some paths only"
-    if is_refuted(mismatch.anchor_place, analysis):
-        return "all calls in view pass what is on the CPU"
+    if is_refuted(mismatch.anchor_place, analysis) or is_kept_on_host(mismatch):
+        return "what is in view puts there what is on the CPU"
     if of_caller and _is_built(mismatch, analysis):
         return "arguments of a constructor are mostly moved later"
     if mismatch.stray.links[0].kind == LOAD and _may_place_batches(mismatch.anchor_place):
@@ -96,8 +96,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "only a name says what the other value is"
     if RANK in kinds and GIVEN not in kinds:
         return "it may be a tensor without dimensions, which mixes with any device"
-    home = mismatch.anchor.place
-    moved = home.kind == OF and home != mismatch.anchor_place  # to where something else is
+    moved = mismatch.anchor.place.kind == OF and mismatch.anchor.place != mismatch.anchor_place  # elsewhere
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
         return "a caller moves what it is given"
@@ -266,11 +265,12 @@ def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
 
 
 def _is_of_unknown(mismatch: Mismatch, analysis: Analysis) -> bool:
-    """Is the other device that of a value of which nothing is known, for a tensor of one in another file?"""
-    key, module = mismatch.anchor_place.key, mismatch.stray.kind == MODULE
-    if isinstance(key, tuple):
-        return key[0] == TENSOR and (module or mismatch.file is not analysis.file)
-    return module and isinstance(key, str)
+    """Is the other device that of a value of which nothing is known, for a tensor of one that another file names?"""
+    key, text = mismatch.anchor_place.key, analysis.file.source.text if mismatch.file is analysis.file else ""
+    named = key[-1] if isinstance(key, tuple) and key[0] == TENSOR else None
+    if mismatch.stray.kind == MODULE:
+        return named is not None or isinstance(key, str)
+    return named is not None and f"{named}.device" not in text
 
 
 def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis) -> str:

@@ -100,7 +100,7 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         return "the result of a layer requires grad, so this raises on the CPU as well"
     if (read.is_array_function or read.operation == "numpy") and _needs_gradients(read, source):
         return "a parameter requires grad, so this raises on the CPU as well"
-    if read.many and _holds_graphs(read, source):
+    if read.is_array_function and _holds_graphs(read, source):
         return "a loss requires grad, so this raises on the CPU as well"
     key = read.place.key if read.place.kind == VAR and isinstance(read.place.key, tuple) else ()
     if key and (key[0] == TENSOR or (key[0] == "attribute" and not analysis.is_device_name(str(key[2])))):
@@ -129,13 +129,19 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
 
 
 def _holds_graphs(read: HostRead, source: Source) -> bool:
-    """Does a list get what `backward` was called on, as it is?"""
+    """Does a list get what `backward` is called on, as it is, or is that made of what numpy gives of the list?"""
     node, around = read.value_node, function_around(source, read.value_node)
     while isinstance(node, ast.Subscript):
         node = node.value
     calls = [(one, one.func) for one in source.calls if isinstance(one.func, ast.Attribute)]
     calls = [(one, func) for one, func in calls if function_around(source, one) is around]
     graphs = {source.code(func.value) for _, func in calls if func.attr == "backward"}
+    given = {
+        one.id for one in getattr(source.statement(read.node), "targets", ()) if isinstance(one, ast.Name)
+    }
+    assigned = source.of_kind(ast.Assign, around)
+    if any(_reads(value, given) for name in graphs for value in _assigned(assigned, name)):
+        return True
     kept = {source.code(func.value) for _, func in calls if func.attr in ("detach", "item")}
     return isinstance(node, ast.Name) and any(
         func.attr == "append" and _is_name(func.value, node.id) and source.code(one.args[0]) in graphs - kept

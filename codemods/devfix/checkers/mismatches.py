@@ -28,6 +28,7 @@ from devfix.engine.values import (
     NAME,
     RETURN,
     STORE,
+    TENSOR,
     History,
     Link,
 )
@@ -60,7 +61,8 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
     every: dict[ast.AST, list[Mismatch]] = {}
     attached = late_parts(analysis)
     for mismatch in analysis.mismatches:
-        if mismatch.stray.links[0].node in attached:
+        made = mismatch.stray.links[0].node
+        if made in attached or (mismatch.stray.kind == TENSOR and made in analysis.parts.registered):
             continue
         codemod = codemod_of(mismatch, analysis)
         at = _place_to_show(mismatch, analysis, codemod)
@@ -73,7 +75,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         rank = len(mismatch.assumed)
         if at not in best or rank < best[at][0]:
             best[at] = rank, codemod, mismatch
-    made = set[tuple[Edit, ...]]()
+    spoken = set[tuple[Edit, ...]]()
     for at, (rank, codemod, mismatch) in best.items():
         mismatch = (
             _with_fix(codemod, [one for one in every[at] if len(one.assumed) == rank], analysis) or mismatch
@@ -84,10 +86,10 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
             nodes += [mismatch.node] if mismatch.file is analysis.file else []
         finding = _finding(codemod, at, mismatch, every[at], analysis)
         if (
-            finding.fix is None or finding.fix.edits not in made
+            finding.fix is None or finding.fix.edits not in spoken
         ):  # one fix is for all that a function is given
             yield finding, _lines(nodes, analysis)
-        made |= {finding.fix.edits} if finding.fix is not None else set()
+        spoken |= {finding.fix.edits} if finding.fix is not None else set()
     for checker in (collectives, plain_containers, outruns):
         for finding, about in checker.findings(analysis) if checker.CODEMOD in wanted else ():
             yield finding, _lines(about, analysis)

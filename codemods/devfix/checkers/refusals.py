@@ -32,7 +32,6 @@ from devfix.text.source import Source, walk
 CODEMOD = "place-factory"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CPU = frozenset({"'cpu'", "torch.device('cpu')", "None"})
-_MADE = frozenset({"make", "data", "legacy", "array"})
 _ASKED = re.compile(r"\.device\)?\s*(?:!=|==)")
 # What takes the device of another tensor, or moves.
 _FOLLOWS = re.compile(r"device|cuda|\.to\(|_like\(|\.new_|type_as\(|\.npu\(|\.xpu\(|out=")
@@ -225,5 +224,4 @@ def _takes_sizes_only(source: Source, value: ast.expr, root: str) -> bool:
 
 
 def _is_made(analysis: Analysis, call: ast.Call) -> bool:
-    row = models().function(analysis.file.dotted(call.func))
-    return row is not None and row.form in _MADE
+    return models().makes(analysis.file.dotted(call.func))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.analysis import Analysis
+from devfix.engine.evidence import about_devices
+from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
 from devfix.engine.places import OF, VAR, Place, whole
 from devfix.engine.stores import only_building
-from devfix.text.bindings import function_around
+from devfix.models.loader import models
+from devfix.text.bindings import bound, function_around
 from devfix.text.source import Source
 
 _HOST = (None, "cpu")
@@ -38,6 +41,17 @@ def is_refuted(place: Place, analysis: Analysis, asked: tuple[object, ...] = ())
     if not all(one.is_proven for one in given):
         return False
     return _keep_default(function, str(key[2]), analysis.file.source, bool(here or elsewhere))
+
+
+def is_kept_on_host(mismatch: Mismatch) -> bool:
+    """Is the other value an attribute, for which its class makes a tensor on the CPU, and which it never moves?"""
+    key, function = mismatch.anchor_place.key, mismatch.function
+    if not isinstance(key, tuple) or key[0] != "attribute" or function is None or function.owner is None:
+        return False
+    source, path = function.file.source, f"self.{key[2]}"
+    given = [one.value for one in bound(source, path, mismatch.node) if isinstance(one.value, ast.Call)]
+    made = any(models().makes(function.file.dotted(one.func)) for one in given)
+    return made and not any(about_devices(source.code(one)) for one in given)
 
 
 def is_copied_by_a_caller(place: Place, function: Function, analysis: Analysis) -> bool:

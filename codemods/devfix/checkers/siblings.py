@@ -118,10 +118,9 @@ def _carried(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _factory(analysis: Analysis, value: ast.expr) -> ast.Call | None:
-    if not isinstance(value, ast.Call):
-        return None
-    row = models().function(analysis.file.dotted(value.func))
-    return value if row is not None and row.form in ("make", "data", "legacy", "array") else None
+    if isinstance(value, ast.Call) and models().makes(analysis.file.dotted(value.func)):
+        return value
+    return None
 
 
 def _next_round(
@@ -181,12 +180,14 @@ def _methods(source: Source, owner: Class) -> Iterator[Finding]:
 
 
 def _moved_attributes(source: Source, method: Function) -> Iterator[tuple[str, str, ast.Call]]:
-    """`self.model.to(self.device)` as a statement, or by a name for it: the attribute, the device, the call."""
+    """`self.model.to(self.device)`, or `self.model = model.to(self.device)`: the attribute, the device, the call."""
     aliases = _aliases(source, method)
-    for statement in source.of_kind(ast.Expr, method.node):
+    statements: list[ast.Expr | ast.Assign] = [*source.of_kind(ast.Expr, method.node)]
+    for statement in [*statements, *source.of_kind(ast.Assign, method.node)]:
         call = statement.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in MOVES:
-            base = source.code(call.func.value)
+            moved = statement.targets[0] if isinstance(statement, ast.Assign) else call.func.value
+            base = source.code(moved)
             attribute = aliases.get(base, base)
             given = source.code(call.args[0]) if len(call.args) == 1 else ""
             if _is_own(attribute):

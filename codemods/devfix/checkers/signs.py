@@ -176,11 +176,14 @@ def _puts_elsewhere(source: Source, call: ast.AST | None) -> bool:
 
 @remembered
 def _parts(source: Source, function: ast.AST) -> dict[str, set[str]]:
-    """Name -> the names of which it is a part: `x = batch.x`."""
+    """Name -> what it is a part of, `x = batch.x`, or what is made of its elements: `rows = [one[1:] for one in x]`."""
     found: dict[str, set[str]] = {}
     for one in source.of_kind(ast.Assign, function):
-        if isinstance(one.targets[0], ast.Name) and isinstance(one.value, ast.Attribute):
-            found.setdefault(one.targets[0].id, set()).add(root_name(one.value))
+        target, value = one.targets[0], one.value
+        if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
+            found.setdefault(target.id, set()).add(root_name(value))
+        elif isinstance(target, ast.Name) and isinstance(value, ast.ListComp):
+            found.setdefault(root_name(value.generators[0].iter), set()).add(target.id)
     return found
 
 
@@ -233,15 +236,24 @@ def is_moved_beside(source: Source, function: ast.AST, name: str) -> bool:
 
 
 def is_left_of_batch(mismatch: Mismatch, analysis: Analysis) -> bool:
-    """Does the loop that reads a batch, which a collate function makes, move two other parts of it at least?"""
+    """Does the loop that reads a batch, which a collate function makes, move two other parts of it at least?
+
+    Or stack one: then the function gives lists, of which none moves as a whole.
+    """
     source, load = analysis.file.source, mismatch.stray.links[0]
-    if Assumption(LIBRARY_CALL, "collate_fn") not in mismatch.assumed:
+    if Assumption(LIBRARY_CALL, "collate_fn") not in mismatch.assumed or load.file is not analysis.file:
         return False
-    loop = load.node if isinstance(load.node, ast.For) else source.enclosing(load.node, ast.For)
-    if load.file is not analysis.file or not isinstance(loop, ast.For):
+    loop = load.node if isinstance(load.node, ast.For) else source.enclosing(mismatch.node, ast.For)
+    if not isinstance(loop, ast.For):
         return False
     names = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
-    funcs = (call.func for call in source.of_kind(ast.Call, loop))
+    names.add(root_name(mismatch.stray_node))  # of `batch = next(batches)`
+    calls = source.of_kind(ast.Call, loop)
+    if any(
+        dotted(one.func) == "torch.stack" and root_name(one.args[0]) in names for one in calls if one.args
+    ):
+        return True
+    funcs = (call.func for call in calls)
     moves = (one.value for one in funcs if isinstance(one, ast.Attribute) and one.attr in MOVES)
     return len(names & {one.id for one in moves if isinstance(one, ast.Name)}) > 1
 

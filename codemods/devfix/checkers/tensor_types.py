@@ -29,6 +29,8 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         placed = isinstance(function, Function) and lives_on_devices(function, analysis)
         if not placed or _CUDA in source.code(_condition(source, node)) or _is_asked(source, node):
             continue
+        if _is_read(source, node, f"{source.code(value)}.numpy("):
+            continue
         types = " or ".join(f"`{one}`" for one in names)
         message = f"only a tensor on the CPU is a {types}, so this is never true of one on an accelerator"
         span = source.span(node)
@@ -87,6 +89,12 @@ def _has(path: str, base: str, names: list[str], sign: str = "==") -> str:
 def _is_asked(source: Source, node: ast.AST) -> bool:
     """Does a check stand in an arm of `if x.is_cuda:`, or below it as an `elif`?"""
     return any(isinstance(up, ast.If) and ".is_cuda" in source.code(up.test) for up in source.ancestors(node))
+
+
+def _is_read(source: Source, node: ast.AST, read: str) -> bool:
+    """Does NumPy read the tensor where a check holds, which it can only do on the CPU?"""
+    branch = source.parents.get(_condition(source, node))
+    return isinstance(branch, ast.If) and any(read in source.code(one) for one in branch.body)
 
 
 def _condition(source: Source, node: ast.AST) -> ast.AST:

@@ -31,6 +31,7 @@ from devfix.text.source import Source
 _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
 _TENSOR = re.compile(r"tensors?\b")  # and not TensorBoard
+_OF_TENSOR = re.compile(r"\bof (?:the|an?|our|this|that|each|its)\b[^,;:(]*tensor")  # "shape of the tensor"
 _NO_NAME = re.compile(r"\W")
 _LISTED = re.compile(r"(?:\w+\.)?(?:optional\[)?(?:\w+\.)?(?:list|tuple|sequence)\[[^|]*(?:\| *none)?$")
 _PLAIN = frozenset(
@@ -106,7 +107,7 @@ def _documented(function: Function) -> dict[str, str]:
         if name not in names:
             continue
         rest = head[len(name) :].split(". ")[0][:60].lower()
-        if _TENSOR.search(rest):
+        if _TENSOR.search(_OF_TENSOR.sub("", rest)):
             inside = any(one in rest for one in ("list", "dict", "tuple"))
             found.setdefault(name, BATCH if inside else TENSOR)
         elif "ndarray" in rest or "numpy" in rest:

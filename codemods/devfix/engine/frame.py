@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from devfix.engine.events import Event
 from devfix.engine.facts import Scope, Term
-from devfix.engine.files import Class, File, Function
+from devfix.engine.files import STAR, Class, File, Function
 from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
 from devfix.engine.globals import bound_by_callers
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
@@ -206,6 +206,10 @@ class Frame(ABC):
             if made is not None:
                 return Value(CLASS if isinstance(made, Class) else FUNCTION, ref=made)
             imported = self.file.starred(name)
+            if not imported and self.file.stars and name not in self.file.globals:
+                held = self._held(f"{STAR}{name}")
+                if held is not None:
+                    return held
         if imported:
             value = self.library(imported)
             if value.kind == DEVICE or (value.kind == MODULE and self.function is None):
@@ -225,17 +229,24 @@ class Frame(ABC):
             forms = A_DEVICE if dotted in self.analysis.models.devices else AN_OBJECT
             return Value(DEVICE, Place(VAR, ("global", dotted)), forms=forms)
         if found is None and not dotted.startswith("torch."):
-            held = self.file.imported_value(dotted)
-            value = self.analysis.global_value(*held) if held is not None else None
-            if value is not None and value.kind == MODULE and held is not None:
-                self.state.set_place(value.ref, self.analysis.global_place(held[0], value))
-            if value is not None and (value.kind in (DEVICE, MODULE) or _is_table(value)):
-                return value
+            held = self._held(dotted)
+            if held is not None:
+                return held
             if self.analysis.is_device_name(last):
                 return self.analysis.named_device(Place(VAR, ("global", dotted)), last)
         if found is None:
             return Value(LIBRARY, ref=dotted)
         return Value(CLASS if isinstance(found, Class) else FUNCTION, ref=found)
+
+    def _held(self, dotted: str) -> Value | None:
+        """The device, module or table that a name stands for, which the body of another file binds."""
+        held = self.file.imported_value(dotted)
+        value = self.analysis.global_value(*held) if held is not None else None
+        if held is None or value is None or not (value.kind in (DEVICE, MODULE) or _is_table(value)):
+            return None
+        if value.kind == MODULE:
+            self.state.set_place(value.ref, self.analysis.global_place(held[0], value))
+        return value
 
     # --- places --------------------------------------------------------------------------
 

@@ -152,6 +152,11 @@ class Models(NamedTuple):
                 return SAME
         return None
 
+    def makes(self, dotted: str) -> bool:
+        """Does a function make a tensor, on the CPU unless it is given a device?"""
+        row = self.function(dotted)
+        return row is not None and row.form in ("make", "data", "legacy", "array")
+
     def refuses_device(self, dotted: str) -> bool:
         """Has a function of torch no `device=`? Only of those with a row of their own that is known."""
         row = self.rows.get(dotted)

@@ -18,6 +18,7 @@ from devfix.engine.places import (
     OWNED,
     VAR,
     Place,
+    alternatives,
     is_parameter,
     literal,
 )
@@ -278,9 +279,10 @@ class Functions(Containers):
         return base.but(rank=1 if many else base.rank, role="", ref=None, links=links)
 
     def followed(self, arguments: Arguments) -> History:
-        """The history of what the arguments say to follow: `x.device`, or `x` itself, that is on the CPU."""
+        """The history of what the arguments say to follow: `x.device`, or `x` itself, that may be on the CPU."""
         for value, _ in (*arguments[0], *arguments[1].values()):
-            if value.role == "followed" or (value.kind in (TENSOR, BATCH) and self.where(value).on_host):
+            places = alternatives(self.where(value)) if value.kind in (TENSOR, BATCH) else ()
+            if value.role == "followed" or any(one.on_host for one, _ in places):
                 return value.links
         return ()
 

@@ -259,6 +259,8 @@ class Methods(Moves):
             return ANYTHING
         if not isinstance(name, str):
             name = f"#{id(node)}"
+        if how == "register_parameter" and value.role == "parameter" and value.links:  # it moves in place
+            self.analysis.parts.registered.add(value.links[0].node)
         value = self.as_part(value, node)
         if value.kind == MODULE:
             self.attach(node, base, name, value)

@@ -110,7 +110,8 @@ class Moves(Library):
             if isinstance(self.statement, ast.Expr) and target.id in self.state.names:
                 self.state.names[target.id] = base.linked(self.link(DROP, node))  # the copy is lost
         made = self.moved(base, place, node)
-        origin = self.followed(arguments) if place.on_host and made.kind in (TENSOR, BATCH) else ()
+        stays = any(one.on_host for one, _ in alternatives(place, self.state.path))
+        origin = self.followed(arguments) if stays and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
 
     def _also_moves(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> None:

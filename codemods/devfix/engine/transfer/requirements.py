@@ -63,7 +63,16 @@ def _excused(a: Place, b: Place, chosen: Path, whole: Path) -> bool:
         return True  # numbers that exclude each other
     if any(compares_devices(condition) for condition, _ in chosen):
         return True
+    if any(_names(place, condition) for condition, holds in whole if holds for place in (a, b)):
+        return True  # no device is given: what is moved to it stays where it was
     return OF in (a.kind, b.kind) and any(about_devices(condition) for condition, _ in chosen)
+
+
+def _names(place: Place, condition: object) -> bool:
+    """Is it the device that a parameter names, and the condition that this is None?"""
+    asked = condition[1] if isinstance(condition, tuple) and condition[:1] == ("none",) else ()
+    named = place.key if place.kind == VAR and isinstance(place.key, tuple) else ()
+    return named[:1] == ("parameter",) and isinstance(asked, tuple) and asked[-1:] == named[-1:]
 
 
 def _moved_on_demand(place: Place, on_host: Place, path: Path) -> bool:
