@@ -673,7 +673,8 @@ def encode(targets, n):
 
 
 @pytest.mark.parametrize(
-    ("said", "count"), [("scale of the random tensor", 0), ("tensor of the scales", 1), ("list of tensors", 1)]
+    ("said", "count"),
+    [("scale of the random tensor", 0), ("tensor of the scales", 1), ("list of tensors", 1)],
 )
 def test_what_is_of_a_tensor_need_not_be_one(said: str, count: int) -> None:
     code = f'''

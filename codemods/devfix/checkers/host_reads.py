@@ -136,7 +136,9 @@ def _holds_graphs(read: HostRead, source: Source) -> bool:
     calls = [(one, one.func) for one in source.calls if isinstance(one.func, ast.Attribute)]
     calls = [(one, func) for one, func in calls if function_around(source, one) is around]
     graphs = {source.code(func.value) for _, func in calls if func.attr == "backward"}
-    given = {one.id for one in getattr(source.statement(read.node), "targets", ()) if isinstance(one, ast.Name)}
+    given = {
+        one.id for one in getattr(source.statement(read.node), "targets", ()) if isinstance(one, ast.Name)
+    }
     assigned = source.of_kind(ast.Assign, around)
     if any(_reads(value, given) for name in graphs for value in _assigned(assigned, name)):
         return True
