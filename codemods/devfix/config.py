@@ -29,7 +29,7 @@ import sys
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -37,7 +37,7 @@ from devfix.codemod import Codemod
 from devfix.documents import DocumentError, read_bytes
 from devfix.findings import Safety
 from devfix.pipeline.around import Around
-from devfix.pipeline.listing import upward
+from devfix.pipeline.listing import Mark, mark_of, root_of, upward
 
 FILE = "pyproject.toml"
 _MOST = 2_000_000  # bytes of a file of settings
@@ -82,6 +82,16 @@ class Config:
     def around(self) -> Around | None:
         return Around(self.project_root) if self.project else None
 
+    def around_of(self, paths: Sequence[str]) -> Around | None:
+        """The project of files that are asked for by these paths, some of them folders."""
+        around = self.around
+        if around is None or around.root:
+            return around
+        folders = {os.path.realpath(path) for path in paths if os.path.isdir(path)}
+        tops = {folder: root_of(os.path.join(folder, "file")) for folder in folders}
+        bare = [folder for folder, top in tops.items() if mark_of(top) is Mark.NOTHING]
+        return replace(around, folders=tuple(sorted(bare)))
+
 
 def user_file() -> str:
     """Where the user's own settings are, if there are any."""
@@ -113,7 +123,7 @@ def _over(base: Config, found: Config) -> Config:
     for name in ("codemods", "exclude_codemods", "unsafe", "jobs", "project", "cache"):
         if getattr(found, name) == getattr(Config, name):
             changes[name] = getattr(base, name)
-    return dataclasses.replace(found, **changes, own_codemods=base.own_codemods)
+    return replace(found, **changes, own_codemods=base.own_codemods)
 
 
 def _nearest(start: str) -> Config:

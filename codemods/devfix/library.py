@@ -159,7 +159,7 @@ def _run(paths: Sequence[Path], asked: _Asked, *, repair: bool) -> Report:
         base, chosen, broken = _chosen(base, asked)
     except config.ConfigError as error:
         raise DevfixError(str(error)) from error
-    level, around = base.level, base.around
+    level, around = base.level, base.around_of([os.fspath(path) for path in paths])
     if source is not None:
         report = runner.run_bytes(filename, _bytes(source), chosen, level, repair=repair, around=around)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import operator
 import re
 from pathlib import Path
 from typing import Any
@@ -237,8 +238,15 @@ def kinds(words: str) -> dict[str, bool]:
 @pytest.mark.parametrize("name", sorted(models().filled))
 def test_arrays_of_numpy_that_have_dimensions_of_a_list(name: str) -> None:
     numpy = pytest.importorskip("numpy")
-    more = ([2],) if name == "numpy.full" else ()
-    assert getattr(numpy, name.removeprefix("numpy."))([2], *more).ndim > 0
+    assert getattr(numpy, name.removeprefix("numpy."))([2]).ndim > 0
+
+
+@pytest.mark.parametrize("name", sorted(models().extents))
+def test_arrays_of_numpy_that_have_the_dimensions_they_are_told(name: str) -> None:
+    numpy = pytest.importorskip("numpy")
+    function, at = operator.attrgetter(name.removeprefix("numpy."))(numpy), models().extents[name]
+    more = (0.0,) if name == "numpy.full" else ()
+    assert function(*range(1, at + 1), 2, *more).shape == (2,)
 
 
 @pytest.mark.parametrize("name", sorted(models().shaped))

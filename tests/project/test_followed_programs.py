@@ -157,6 +157,63 @@ def test_programs_are_found_however_they_import(tmp_path: Path, imported: str) -
     assert found(tmp_path) == ["net.py:12 place-factory"]
 
 
+@pytest.mark.parametrize(
+    "passed_on", ["from .net import Net\n", "from .net import *\n", "from . import net\n"]
+)
+def test_programs_are_found_that_import_from_a_package(tmp_path: Path, passed_on: str) -> None:
+    broken = NET.replace(", device=device", "")
+    main = MAIN.replace(
+        "from net import Net", "from nets import Net" if "Net" in passed_on else "from nets import *"
+    )
+    if "import net" in passed_on:
+        main = MAIN.replace("from net import Net", "from nets import net").replace("Net().to", "net.Net().to")
+    files = {"nets/__init__.py": passed_on, "nets/net.py": broken, "trainer.py": TRAINER, "main.py": main}
+    write(tmp_path, files)
+    assert found(tmp_path) == ["net.py:12 place-factory"]
+
+
+def test_what_goes_to_a_module_and_a_tensor_is_told_once_and_put_on_the_device_of_the_object(
+    tmp_path: Path,
+) -> None:
+    agent = """
+import torch
+from net import Net
+
+
+class Agent:
+    def __init__(self, device):
+        self.device = device
+        self.net = Net().to(device)
+        self.mean = torch.zeros(4, device=device)
+
+    def see(self, seen):
+        return torch.as_tensor(seen, dtype=torch.float32)
+
+    def act(self, seen):
+        seen = self.see(seen)
+        return self.net(seen, self.mean) + self.mean
+"""
+    play = """
+import numpy as np
+import torch
+from agent import Agent
+
+
+def choose(name="auto"):
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+agent = Agent(choose())
+agent.act(np.random.randn(2, 4))
+"""
+    write(tmp_path, {"net.py": NET, "agent.py": agent, "play.py": play})
+    assert found(tmp_path) == ["agent.py:13 move-inputs"]
+    devfix.fix(tmp_path, unsafe=True, write=True)
+    assert "dtype=torch.float32, device=self.device)" in (tmp_path / "agent.py").read_text()
+
+
 def test_what_came_by_the_program_is_told_there_alone(tmp_path: Path) -> None:
     shift = "def shift(n):\n    import torch\n    return torch.ones(n, 4)\n"
     repository(
@@ -231,3 +288,114 @@ fixed = torch.cat((fixed, extra), dim=2)
     write(tmp_path, {"steps.py": steps, "main.py": main})
     devfix.fix(tmp_path, unsafe=True, write=True)
     assert "torch.cat((fixed, extra.to(device)), dim=2)" in (tmp_path / "main.py").read_text()
+
+
+def test_a_folder_that_is_asked_for_is_the_project_where_nothing_marks_one(tmp_path: Path) -> None:
+    main = MAIN.replace(
+        "import torch\n", "import os\nimport sys\nimport torch\nsys.path.insert(0, os.pardir)\n", 1
+    )
+    files = {"lib/net.py": NET.replace(", device=device", ""), "lib/trainer.py": TRAINER}
+    main = main.replace("from net", "from lib.net").replace("from trainer", "from lib.trainer")
+    write(tmp_path, {**files, "tools/main.py": main})
+    assert found(tmp_path / "lib") == found(tmp_path / "tools") == []
+    assert found(tmp_path) == ["net.py:12 place-factory"]
+    (tmp_path / "lib" / "README.md").write_text("A project of its own.\n")
+    assert found(tmp_path) == []
+
+
+HELPERS = """
+import torch
+
+
+def load(n):
+    return torch.rand(n, 4), torch.arange(n) % 3
+
+
+def weigh(labels):
+    counts = torch.bincount(labels, minlength=3).float()
+    return counts.sum() / (3 * counts.clamp(min=1))
+
+
+def mask(x=None, n=4):
+    return torch.ones(n, device="cpu" if x is None else x.device)
+"""
+SCRIPT = """
+import argparse
+import torch
+import torch.nn.functional as F
+from helpers import load, mask, weigh
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+args.cuda = not args.no_cuda and torch.cuda.is_available()
+x, labels = load(9)
+weights = weigh(labels)
+net = nn.Linear(4, 3)
+if args.cuda:
+    net.cuda()
+    x, labels = x.cuda(), labels.cuda()
+    weights = weights.cuda()
+
+
+def step():
+    return F.cross_entropy(net(x * mask(x)), labels, weight=weights)
+
+
+print(step())
+"""
+
+
+def test_what_another_file_makes_stays_behind_where_a_flag_moves_the_others(tmp_path: Path) -> None:
+    write(tmp_path, {"helpers.py": HELPERS, "main.py": SCRIPT})
+    assert found(tmp_path) == []
+    write(tmp_path, {"main.py": SCRIPT.replace("    weights = weights.cuda()\n", "")})
+    (one,) = found(tmp_path)
+    assert one == "main.py:13 place-factory"
+
+
+def test_objects_of_several_classes_are_each_followed(tmp_path: Path) -> None:
+    attacks = """
+import torch
+
+
+class Attack:
+    def __init__(self, model):
+        self.model = model
+
+
+class Near(Attack):
+    def __call__(self, x):
+        return x + torch.sign(self.model(x))
+
+
+class Far(Attack):
+    def __call__(self, x):
+        best = torch.full((x.shape[0], 1), 9.0)
+        return torch.minimum(self.model(x), best)
+
+    def run(self, x):
+        return self.model(x) * torch.rand(1, 3)
+
+
+ATTACKS = {"near": Near, "far": Far}
+"""
+    main = """
+import torch
+from attacks import ATTACKS, Far, Near
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+x = torch.rand(2, 4, device=device)
+for name in ATTACKS:
+    print(ATTACKS[name](model)(x))
+"""
+    write(tmp_path, {"attacks.py": attacks, "main.py": main})
+    assert found(tmp_path) == ["attacks.py:17 place-factory"]
+    chosen = (
+        "if x.sum() > 4:\n    attack = Near(model)\nelse:\n    attack = Far(model)\nprint(attack.run(x))\n"
+    )
+    write(tmp_path, {"main.py": main[: main.index("for name")] + chosen})
+    assert found(tmp_path) == ["attacks.py:21 place-factory"]

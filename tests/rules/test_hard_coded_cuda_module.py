@@ -155,7 +155,7 @@ def test_a_device_that_is_the_accelerator_is_the_files_own(program: Path, devfix
         "torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device('cpu')"
     )
     (program / "pkg" / "net.py").write_text(
-        NET.replace(chosen, accelerator) + "def f(x):\n    return x.cuda()\n"
+        NET.replace(chosen, accelerator) + "\n\ndef f(x):\n    return x.cuda()\n\n\nf(torch.ones(2))\n"
     )
     devfix(program, "apply", "--unsafe")
     net = (program / "pkg" / "net.py").read_text()

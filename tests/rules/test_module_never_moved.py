@@ -41,6 +41,17 @@ CHANGED = {
         "def run(x):\n    net = Discriminator()\n    net.train()\n    return net(x.cuda())\n",
         "def run(x):\n    net = Discriminator().cuda()\n    net.train()\n    return net(x.cuda())\n",
     ),
+    "saved from the CPU every ten rounds, which a flag put on CUDA": (
+        "has_cuda = torch.cuda.is_available()\nnet = Net()\nif has_cuda:\n    net = net.cuda()\n\n\n"
+        "def step(x):\n    if has_cuda:\n        x = x.cuda()\n    return net(x)\n\n\n"
+        "def train():\n    for i in range(100):\n        step(torch.ones(2, 4))\n        if i % 10 == 0:\n"
+        "            torch.save(net.cpu().state_dict(), 'net.pt')\n\n\ntrain()\n",
+        "has_cuda = torch.cuda.is_available()\nnet = Net()\nif has_cuda:\n    net = net.cuda()\n\n\n"
+        "def step(x):\n    if has_cuda:\n        x = x.cuda()\n    return net(x)\n\n\n"
+        "def train():\n    for i in range(100):\n        step(torch.ones(2, 4))\n        if i % 10 == 0:\n"
+        "            torch.save(net.cpu().state_dict(), 'net.pt')\n"
+        '            if has_cuda:\n                net.to("cuda")\n\n\ntrain()\n',
+    ),
     "from a function of the file": (
         "def build():\n    return Net()\n\n\ndef run(x):\n    net = build()\n    return net(x.to(device))\n",
         "def build():\n    return Net()\n\n\ndef run(x):\n    net = build().to(device)\n"

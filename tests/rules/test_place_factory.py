@@ -10,8 +10,63 @@ from devfix.rules.place_factory import PlaceFactory
 RULE = PlaceFactory()
 HEAD = "import math\nimport torch\nimport numpy as np\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
 
+_STATES = """\
+class Waves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("waves", torch.ones(1, 9, 4))
+
+    def forward(self, x):
+        return x + self.waves
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.waves = Waves()
+        self.layers = nn.LSTM(4, 4)
+{property}
+    def start(self, n):
+        return torch.zeros(1, n, 4{device})
+
+    def forward(self, x):
+        first = self.start(x.size(1))
+        return self.layers(self.waves(x), (first, first.clone()))[0]
+"""
+_PROPERTY = "\n    @property\n    def device(self):\n        return next(self.parameters()).device\n"
+
 # name: (before, after)
 CHANGED = {
+    "what NumPy reads first, and a statement twice": (
+        "def f(x: torch.Tensor):\n    keep = torch.rand(3)\n    show(keep.numpy())\n"
+        "    return (x * keep).sum() + (1 - keep) * x\n",
+        "def f(x: torch.Tensor):\n    keep = torch.rand(3)\n    show(keep.numpy())\n"
+        "    keep = keep.to(x.device)\n    return (x * keep).sum() + (1 - keep) * x\n",
+    ),
+    "a state, beside a part that has only buffers": (
+        _STATES.format(property="", device=""),
+        _STATES.format(property="", device=", device=next(self.layers.parameters()).device"),
+    ),
+    "a state in a network that tells its device": (
+        _STATES.format(property=_PROPERTY, device=""),
+        _STATES.format(property=_PROPERTY, device=", device=self.device"),
+    ),
+    "an array of a number of numbers": (
+        "def f(x: torch.Tensor):\n    return x * torch.as_tensor(np.random.randn(3))\n",
+        "def f(x: torch.Tensor):\n    return x * torch.as_tensor(np.random.randn(3), device=x.device)\n",
+    ),
+    "an array with sizes": (
+        "def f(x: torch.Tensor):\n    return x * torch.as_tensor(np.random.uniform(0, 1, size=(3, 4)))\n",
+        "def f(x: torch.Tensor):\n    return x * torch.as_tensor(np.random.uniform(0, 1, size=(3, 4)), device=x.device)\n",
+    ),
+    "an array of a generator": (
+        "def f(x: torch.Tensor):\n    return x * torch.as_tensor(np.random.default_rng(0).normal(size=3))\n",
+        "def f(x: torch.Tensor):\n    return x * torch.as_tensor(np.random.default_rng(0).normal(size=3), device=x.device)\n",
+    ),
+    "an array of another type": (
+        "def f(x: torch.Tensor):\n    return x * torch.as_tensor(np.zeros(3).astype(np.float32))\n",
+        "def f(x: torch.Tensor):\n    return x * torch.as_tensor(np.zeros(3).astype(np.float32), device=x.device)\n",
+    ),
     "the gradient of a function of its own": (
         "class Clip(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
         "        ctx.save_for_backward(x)\n        return x.clamp(0)\n\n    @staticmethod\n"
@@ -334,6 +389,9 @@ CHANGED = {
 }
 
 SILENT = {
+    "an array without dimensions": "def f(x: torch.Tensor, n):\n    return x * torch.as_tensor(np.random.uniform(0, 1))\n",
+    "an array of no sizes": "def f(x: torch.Tensor, n):\n    return x * torch.as_tensor(np.zeros(()))\n",
+    "an array of who knows how many": "def f(x: torch.Tensor, n):\n    return x * torch.as_tensor(np.random.choice(n))\n",
     "a result that is moved to the device that the caller names": "def f(x: torch.Tensor, device='cpu'):\n"
     "    y = x * torch.rand(3)\n    return y.to(device)\n",
     "a module that is built from tensors": "class Matrix(nn.Module):\n    def __init__(self, row: torch.Tensor, n: int):\n"
@@ -658,6 +716,17 @@ def test_safe_where_the_other_tensor_may_be_on_an_accelerator(text: str) -> None
 def test_unsafe_where_nothing_shows_that(text: str) -> None:
     [finding] = findings(RULE, HEAD + text)
     assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+
+
+def test_what_is_written_is_no_copy() -> None:
+    text = (
+        "class Bank:\n    def __init__(self, device):\n        self.rows = torch.rand(9, 3, device=device)\n"
+        "        self.ids = torch.full((9,), -1)\n\n    def put(self, rows, ids):\n"
+        "        at = torch.arange(len(ids), device=ids.device)\n        self.rows[at] = rows\n"
+        "        self.ids[at] = ids\n\n\nbank = Bank('cuda')\nbank.put(torch.rand(2, 3).cuda(), torch.arange(2).cuda())\n"
+    )
+    [finding] = [one for one in findings(RULE, HEAD + text) if one.codemod == "place-factory"]
+    assert "self.ids.to(" not in fixed(RULE, HEAD + text) and "torch.full" in finding.message
 
 
 def test_a_helper_makes_it_where_the_rest_that_it_is_given_is() -> None:

@@ -71,17 +71,16 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
     for finding, lines in flow.project.told(_in_program):
         before = spoken | apart.get(finding.codemod, set())
         if finding.codemod in wanted and before.isdisjoint(lines):
+            spoken |= lines
             yield finding
 
 
 def _in_program(analysis: Analysis) -> list[tuple[Finding, set[int]]]:
     """What goes wrong in a file only as a program uses it, which passes what nobody sees there."""
     every = [*mismatches.CODEMODS, *host_reads.CODEMODS]
-    found = [*mismatches.found(analysis, every), *host_reads.found(analysis, every)]
     source = analysis.file.source
-    for one in inputs.findings(analysis):
-        found.append((one, {source.position(one.span.start)[0]}))
-    return found
+    given = [(one, {source.position(one.span.start)[0]}) for one in inputs.findings(analysis)]
+    return [*given, *mismatches.found(analysis, every), *host_reads.found(analysis, every)]
 
 
 def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from devfix.checkers.signs import (
     is_left_of_batch,
     is_moved_below,
     is_of_one_world,
+    is_of_some_paths,
     is_renewed,
     lives_on_devices,
     root_name,
@@ -76,8 +77,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         analysis.file.source, analysis.file.path, mismatch.node
     ):
         return "the program names no device: all of it is on the CPU"
-    if mismatch.guarded and mismatch.stray.links[0].file is not analysis.file:
-        return "it is made in another file, and used on some paths only"
+    if is_of_some_paths(mismatch, analysis):
+        return "it is made in another file, and on the CPU on some paths only"
     if is_refuted(mismatch.anchor_place, analysis) or is_kept_on_host(mismatch):
         return "what is in view puts there what is on the CPU"
     if of_caller and _is_built(mismatch, analysis):
@@ -253,10 +254,9 @@ def _may_be_moved(mismatch: Mismatch, analysis: Analysis) -> bool:
         return True
     if models().layer(made.name) in ("module", "unseen"):
         function = mismatch.function
+        home = made.file.source.enclosing(made.node, ast.FunctionDef)
         asks = function is not None and analysis.uses(function).asks_for_devices
-        here = (
-            function is not None and made.file.source.enclosing(made.node, ast.FunctionDef) is function.node
-        )
+        here = function is not None and home is function.node
         return by_caller and not (asks or here or (function is not None and is_measure(function.name)))
     weighted = any(one.kind in (USES, NAME) for one in mismatch.stray.assumed)
     if may_place(last) or by_caller or not weighted:

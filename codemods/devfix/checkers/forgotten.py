@@ -197,7 +197,7 @@ def _finding(
     statement, value, device = move
     text, guards = f"{name} = {ast.unparse(value)}", guards_of(source, statement)
     if guards:
-        text = f"if {_condition(guards[0], statement)}:\n    {text}"
+        text = f"if {condition_of(guards[0], statement)}:\n    {text}"
     parts = [value, *(one.test for one in guards)]
     read = {one.id for part in parts for one in walk(part) if isinstance(one, ast.Name)}
     bound = {
@@ -217,7 +217,7 @@ def _finding(
     return Finding(CODEMOD, source.span(node), message, fix, related)
 
 
-def _condition(guard: ast.If, statement: ast.stmt) -> str:
+def condition_of(guard: ast.If, statement: ast.stmt) -> str:
     """The test of an `if`, or its opposite for what stands in the `else`."""
     test, text = guard.test, ast.unparse(guard.test)
     if any(statement in walk(one) for one in guard.body):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.checkers.forgotten import condition_of
 from devfix.engine.analysis import Analysis
 from devfix.engine.events import MOVED, Event
 from devfix.engine.facts import Mismatch
@@ -11,6 +12,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import CPU
 from devfix.engine.values import DEVICE
 from devfix.findings import Edit, InsertStatement
+from devfix.text.placing import guards_of
 
 
 def moved_back(mismatch: Mismatch, analysis: Analysis) -> Event | None:
@@ -22,21 +24,23 @@ def moved_back(mismatch: Mismatch, analysis: Analysis) -> Event | None:
 
 def restored(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
     """The device that the module was on before, and the edit that moves it there again."""
-    back = moved_back(mismatch, analysis)
+    back, source = moved_back(mismatch, analysis), analysis.file.source
     if back is None or not back.path:
         return "", ()
-    device = next(
-        (
-            one.device
-            for one in _moves(mismatch, analysis)
-            if one.function in (None, back.function) and one.device and one.place == mismatch.anchor_place
-        ),
-        _attribute(back.function, mismatch, analysis),
-    )
-    if not device:
+    moves = [
+        one
+        for one in _moves(mismatch, analysis)
+        if one.function in (None, back.function) and one.device and one.place == mismatch.anchor_place
+    ]
+    device = moves[0].device if moves else _attribute(back.function, mismatch, analysis)
+    # Where it only was there on a condition, as where there is CUDA, it goes there on the same one.
+    guards = guards_of(source, moves[0].node, back.statement) if moves else []
+    if not device or len(guards) > 1:
         return "", ()
-    span = analysis.file.source.span(back.statement)
-    return device, (InsertStatement(span, f"{back.path}.to({device})"),)
+    text = f"{back.path}.to({device})"
+    if guards:
+        text = f"if {condition_of(guards[0], moves[0].statement)}:\n    {text}"
+    return device, (InsertStatement(source.span(back.statement), text),)
 
 
 def _attribute(method: Function | None, mismatch: Mismatch, analysis: Analysis) -> str:

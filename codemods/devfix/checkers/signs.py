@@ -12,8 +12,9 @@ from devfix.engine.classes import OTHER_FRAMEWORKS
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, Function
+from devfix.engine.places import CHOICE
 from devfix.engine.stores import has_own_way
-from devfix.engine.values import LIBRARY_CALL, STORE, Assumption, Link
+from devfix.engine.values import LIBRARY_CALL, MODULE, STORE, Assumption, Link
 from devfix.models.loader import module_attributes
 from devfix.models.torch_api import turns_gradients_off
 from devfix.text.placing import dotted, expects_error
@@ -255,6 +256,13 @@ def is_left_of_batch(mismatch: Mismatch, analysis: Analysis) -> bool:
     funcs = (call.func for call in calls)
     moves = (one.value for one in funcs if isinstance(one, ast.Attribute) and one.attr in MOVES)
     return len(names & {one.id for one in moves if isinstance(one, ast.Name)}) > 1
+
+
+def is_of_some_paths(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is a stray made in another file, and on the CPU on some paths only, as a module of it may be?"""
+    stray = mismatch.stray
+    some = mismatch.guarded and (stray.kind == MODULE or stray.place.kind == CHOICE)
+    return some and stray.links[0].file is not analysis.file
 
 
 def is_kept_beside(source: Source, node: ast.AST | None) -> bool:

@@ -130,7 +130,7 @@ class Run:
         try:
             start = name if self.from_stdin else self.paths[0]
             settings = self._settings(config.load(start, self.options["config"] or ""))
-            level, around = settings.level, settings.around
+            level, around = settings.level, settings.around_of(self.paths)
             chosen = functools.cache(lambda: self._codemods(settings))  # imports all of them
             kept = None if self.from_stdin else self._kept(settings, chosen, around, repair)
             if kept is None:

@@ -121,6 +121,16 @@ class Classes:
             and any(base.rpartition(".")[2] in frameworks.OWNED_MODULES for base in owner.outside)
         )
 
+    def tells_device(self, owner: Class) -> bool:
+        """Is `device` of an object of the class where the module is, by its library or by a property of its own?"""
+        method = owner.method("device")
+        if method is None:
+            owners = self.analysis.models.owners_of_device
+            return any(one.startswith(owners) for one in owner.outside)
+        last, me = method.node.body[-1], next(iter(method.positional), "")
+        given = last.value if method.is_property and isinstance(last, ast.Return) else None
+        return given is not None and method.file.source.code(given) == f"next({me}.parameters()).device"
+
     def state(self, owner: Class) -> State:
         """The heap as the constructor leaves it."""
         if owner not in self._states:

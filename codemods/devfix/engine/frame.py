@@ -22,16 +22,19 @@ from devfix.engine.values import (
     FUNCTION,
     LIBRARY,
     LOCAL,
+    MAPPING,
     MODULE,
     NO_DEVICE,
     NUMBER,
     OBJECT,
     PASS,
     PROVEN,
+    SEQUENCE,
     TENSOR,
     UNKNOWN,
     Link,
     Value,
+    elements,
 )
 from devfix.models import frameworks
 
@@ -41,6 +44,12 @@ if TYPE_CHECKING:
 Arguments = tuple[list[tuple[Value, ast.expr]], dict[str, tuple[Value, ast.expr]]]
 MAX_TERMS, MAX_OWN_TERMS = 64, 128  # of all functions that are running, of one
 MAX_NAMES = 500  # of a function, that are looked at for terms
+
+
+def _is_table(value: Value) -> bool:
+    """Is it a container of functions and classes, and of nothing else?"""
+    kinds = {one.kind for one in elements(value)} if value.kind in (MAPPING, SEQUENCE) else set[str]()
+    return bool(kinds) and kinds <= {CLASS, FUNCTION, LIBRARY}
 
 
 class Partial(NamedTuple):
@@ -117,6 +126,9 @@ class Frame(ABC):
         return self.away + (file is not self.file)
 
     # --- the parts -----------------------------------------------------------------------
+
+    @abstractmethod
+    def is_weighted(self, module: Value, depth: int = 0, *, trained: bool = False) -> bool: ...
 
     @abstractmethod
     def eval(self, node: ast.expr) -> Value: ...
@@ -227,10 +239,10 @@ class Frame(ABC):
         return Value(CLASS if isinstance(found, Class) else FUNCTION, ref=found)
 
     def _held(self, dotted: str) -> Value | None:
-        """The device or module that a name stands for, which the body of another file binds."""
+        """The device, module or table that a name stands for, which the body of another file binds."""
         held = self.file.imported_value(dotted)
         value = self.analysis.global_value(*held) if held is not None else None
-        if held is None or value is None or value.kind not in (DEVICE, MODULE):
+        if held is None or value is None or not (value.kind in (DEVICE, MODULE) or _is_table(value)):
             return None
         if value.kind == MODULE:
             self.state.set_place(value.ref, self.analysis.global_place(held[0], value))
@@ -296,8 +308,8 @@ class Frame(ABC):
         if me.ref is None:
             return
         owner = me.bound.ref if me.bound is not None else None
-        owns = (one.startswith(self.models.owners_of_device) for one in getattr(owner, "outside", ()))
-        if isinstance(owner, Class) and self.analysis.classes.is_module(owner) and any(owns):
+        classes = self.analysis.classes
+        if isinstance(owner, Class) and classes.is_module(owner) and classes.tells_device(owner):
             found[f"{name}.device"] = Term(f"{name}.device", "own", self.where(me), PROVEN)
         for attribute, value in self.state.heap.attributes(me.ref):
             if len(found) >= MAX_TERMS:
@@ -312,7 +324,9 @@ class Frame(ABC):
             found[text] = Term(text, "device", of_process(LOCAL), value.assumed)
         elif value.role in NO_DEVICE:
             return
-        elif value.kind == TENSOR or (value.kind == MODULE and value.role not in EMPTY):
+        elif value.kind == TENSOR or (
+            value.kind == MODULE and value.role not in EMPTY and self.is_weighted(value, trained=True)
+        ):
             place = self.where(value)
             if place.kind != "unknown":
                 found[text] = Term(text, "tensor" if value.kind == TENSOR else "module", place, value.assumed)

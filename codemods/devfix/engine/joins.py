@@ -62,6 +62,8 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
         return a
     if _is_callee(a) and _is_callee(b) and (a.kind == UNKNOWN or a.kind != b.kind or a.ref != b.ref):
         return _one_of(a, b)
+    if _is_object(a) and _is_object(b) and (a.kind != b.kind or not _same_bound(a.bound, b.bound)):
+        return _one_of(a, b)
     if a.kind != b.kind:
         made = _unlike(a, b, condition)
         return made if a.origins == b.origins else made.but(origins=a.origins | b.origins)
@@ -126,8 +128,14 @@ def _is_callee(value: Value) -> bool:
     return value.kind in (FUNCTION, CLASS, LIBRARY) or value.role == SEVERAL
 
 
+def _is_object(value: Value) -> bool:
+    """Is it an object of a class in view, or one of several?"""
+    made = value.kind == OBJECT and value.ref is not None
+    return value.role == SEVERAL or (made and value.bound is not None and value.bound.kind == CLASS)
+
+
 def _one_of(a: Value, b: Value) -> Value:
-    """Of functions and classes one; not known where there are many."""
+    """Of functions, classes and objects one; not known where there are many."""
     items: list[Value] = []
     for value in (a, b):
         for one in value.items or () if value.role == SEVERAL else (value,):

@@ -32,7 +32,7 @@ MAKE, LOAD, MOVE, STORE, ELEMENT, PASS, RETURN = "make", "load", "move", "store"
 JOIN = "join"  # another making, on another path
 DROP = "drop"  # of a move, whose result is lost
 
-SEVERAL = "several"  # the role of what is one of several functions or classes, which are its items
+SEVERAL = "several"  # the role of what is one of several functions, classes or objects, which are its items
 RECURSIVE = "recursive"  # the role of what a function gives that is running: what it gives otherwise
 ANY_MEMBER = "any_member"  # stands for the name of one of the members of a library's module
 PAIR = "pair"  # the role of the values and the indices that `x.max(1)` gives

@@ -157,6 +157,7 @@ def _around(around: Around | None) -> tuple[str, ...]:
         str(sys.flags.optimize),
         os.getcwd(),
         "alone" if around is None else f"among {os.path.realpath(around.root) if around.root else ''}",
+        *(around.folders if around is not None else ()),
     )
 
 

@@ -51,7 +51,7 @@ _PLAIN = (
     "like_torch",
     "scalars",
 )  # words
-_LISTED = ("lists", "shaped", "filled", "sized", "is_device")  # names behind a prefix
+_LISTED = ("lists", "shaped", "filled", "extents", "sized", "is_device")  # names behind a prefix
 BUILDING = (".from_pretrained", ".from_config")
 _PROCESSES = frozenset(
     {"joins", "sets", "current", "collective", "spawn", "starts", "local", "global", "devices", "accelerator"}
@@ -124,6 +124,7 @@ class Models(NamedTuple):
     readers: Readers
     shaped: frozenset[str]
     filled: frozenset[str]
+    extents: dict[str, int]  # functions -> which argument has the sizes of the array
     sized: frozenset[str]  # layers whose first two arguments are sizes
     tokens: frozenset[str]
     gathers: frozenset[str]
@@ -282,9 +283,10 @@ def models() -> Models:
         *(frozenset(plain[name]) for name in ("keywords", "draws", "learns", "rows")),
     )
     shaped, filled, sized = (frozenset(listed[name]) for name in ("shaped", "filled", "sized"))
+    extents = {name: int(at) for name, _, at in (one.rpartition(":") for one in listed["extents"])}
     return Models(
         rows, tuple(one for one in rows.items() if "*" in one[0]), tensor, other, array, readers,
-        shaped, filled, sized, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
+        shaped, filled, extents, sized, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),
         frozenset(plain["scalars"]), tensors,
         dtypes, takers, converters, tuple(one for one in converters.items() if "*" in one[0]), tuple(modules), {},

@@ -30,7 +30,7 @@ from devfix.config import ConfigError, suggest
 from devfix.own.crashes import Trouble, said
 from devfix.own.loading import Origin, module_of
 from devfix.own.text_codemod import NewText, TextCodemod, split_options
-from devfix.project.files import root_of
+from devfix.pipeline.listing import root_of
 
 _WORD = re.compile(r"(?<=[^A-Z_-])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # before one in a name in camel case
 _TRUE, _FALSE = ("true", "yes", "on", "1", ""), ("false", "no", "off", "0")

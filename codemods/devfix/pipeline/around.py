@@ -13,10 +13,12 @@ class Around:
     """The project of the analysed files.
 
     - `root`: its folder; empty: found for each file (the nearest with .git, pyproject.toml or setup.py).
+    - `folders`: what was asked for, and is in nothing that looks like a project: of a file in one, it is the project.
     - `run`: files are read once in each run.
     """
 
     root: str = ""
+    folders: tuple[str, ...] = ()
     run: int = 0
 
     def anew(self) -> Around:

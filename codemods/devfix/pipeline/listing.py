@@ -20,6 +20,7 @@ _PAPERS = (
     *("README.md", "README.rst", "README.txt", "README", "LICENSE", "LICENSE.txt", "LICENSE.md"),
     *("requirements.txt", "environment.yml", "environment.yaml"),
 )
+MARKS = (*_MARKS, *_SETUPS, *_PAPERS)
 _INIT = "__init__.py"
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 

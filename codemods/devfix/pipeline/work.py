@@ -296,8 +296,8 @@ class Work:
             if codemod.id not in self.done
             for finding in (said(codemod, flow) if codemod.origin is None else self.ask(codemod, flow))
         )
-        asked = {codemod.id for codemod in wanted} - self.done
-        everything = (*unique, *besides(flow, asked, tuple(unique)))
+        # What the file lacks the words for may be done in another one.
+        everything = (*unique, *besides(flow, ids - self.done, tuple(unique)))
         if flow.is_cut:
             self.troubles["is cut"] = FileError(self.path, self.stage, CUT)
         if not self.history:

@@ -17,5 +17,5 @@ def outside(around: Around, path: str, source: Source) -> Outside | None:
     """What a file sees of the others of its project; what was read of them is kept for the run."""
     global _projects, _around
     if around != _around:
-        _projects, _around = Projects(around.root), around
+        _projects, _around = Projects(around.root, around.folders), around
     return _projects.outside(path, source)

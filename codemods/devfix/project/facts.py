@@ -169,12 +169,7 @@ class Facts:
         """The files with an import that names something of a file, or the file."""
         folder, name = os.path.split(path)
         stem = os.path.basename(folder) if name == _INIT else name.removesuffix(".py")
-        outline = self.project.outline(path)
-        names = (
-            [name for name, what in outline.names.items() if what in ("def", "class", "value", "?")]
-            if outline
-            else []
-        )
+        names = self.project.names_of(path)
         callers = self.project.callers
         return sorted({one for key in (*names, stem, f"*{stem}") for one in callers.importing(key)} - {path})
 

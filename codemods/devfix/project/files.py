@@ -16,7 +16,7 @@ from collections import OrderedDict
 from devfix.documents import Document, DocumentError
 from devfix.pipeline import depends
 from devfix.pipeline.depends import Needs
-from devfix.pipeline.listing import kind_inside, root_of
+from devfix.pipeline.listing import kind_inside
 from devfix.text.parsed import parsed
 from devfix.text.source import Source
 
@@ -34,7 +34,7 @@ _BODY = re.compile(
 _COMMENT = re.compile(r"#.*")
 _WORD = re.compile(r"\w+")
 _APART = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "_"}
-__all__ = ["SIZE", "Files", "root_of"]
+__all__ = ["SIZE", "Files"]
 
 
 class Files:

@@ -12,9 +12,10 @@ from devfix.engine.files import STAR, File
 from devfix.flow.outside import Outside
 from devfix.pipeline import depends
 from devfix.pipeline.depends import Needs
+from devfix.pipeline.listing import MARKS, Mark, mark_of, noted_kind, root_of
 from devfix.project.callers import Callers
 from devfix.project.facts import Facts
-from devfix.project.files import Files, root_of
+from devfix.project.files import Files
 from devfix.project.outline import Definition, Outline, outline_of
 from devfix.project.runs import Runs
 from devfix.text.source import Source
@@ -135,6 +136,24 @@ class Project:
                     always.append(number)
         return found, always
 
+    def names_of(self, path: str, seen: tuple[str, ...] = ()) -> set[str]:
+        """The names that others may import of a file: what it defines, and what a package passes on."""
+        outline = self.outline(path)
+        if outline is None or path in seen:
+            return set()
+        package = path.endswith("__init__.py")
+        found = {
+            name
+            for name, what in outline.names.items()
+            if not what.startswith(" ") or (package and self.files.has(path, what[1:]))
+        }
+        for star in outline.stars[:MANY_STARS]:
+            module = self.files.module(path, star)
+            found |= (
+                self.names_of(module[0], (*seen, path)) if module is not None and not module[1] else set()
+            )
+        return found
+
     def is_file(self, path: str) -> bool:
         """Is that the path of a file whose definitions were given to the engine?"""
         return path in self._files
@@ -170,8 +189,9 @@ class Project:
 class Projects:
     """The projects of one run, one for each root."""
 
-    def __init__(self, root: str = "") -> None:
+    def __init__(self, root: str = "", folders: tuple[str, ...] = ()) -> None:
         self._given = os.path.realpath(root) if root else ""
+        self._folders = folders
         self._roots: dict[str, str] = {}
         self._projects: dict[str, Project] = {}
 
@@ -180,13 +200,22 @@ class Projects:
         real = os.path.realpath(path)
         if self._given and not real.startswith(self._given.rstrip(os.sep) + os.sep):
             return None
-        root = self._given or self._root(real)
+        root = self._given or self._asked_for(self._root(real))
         project = self._projects.get(root)
         if project is None:
             project = self._projects[root] = Project(root)
         from devfix.project.view import View
 
         return View(project, real, source)
+
+    def _asked_for(self, root: str) -> str:
+        """The folder that was asked for, around a file's root that nothing marks as one; else that."""
+        around = [one for one in self._folders if root.startswith(one.rstrip(os.sep) + os.sep)]
+        if not around or mark_of(root) is not Mark.NOTHING:
+            return root
+        for name in MARKS:  # there might be one the next time
+            noted_kind(os.path.join(root, name))
+        return max(around, key=len)
 
     def _root(self, path: str) -> str:
         folder = os.path.dirname(path)

@@ -31,10 +31,12 @@ from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression
 from devfix.models.loader import models, tensor_attributes
 from devfix.repair import legacy
 from devfix.repair.expressible import expressible
-from devfix.text.placing import bound_before, dotted, stores
+from devfix.repair.written import is_written
+from devfix.text.placing import bound_before, dotted, is_local, stores
 from devfix.text.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_INNER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # with names of their own
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as"})
 _MOST_TOGETHER = 6  # tensors that one fix makes elsewhere
 # Layers whose weight tells where they are.
@@ -275,6 +277,8 @@ def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[E
     ):
         if not isinstance(node, ast.expr) or not _is_one_tensor(mismatch) or isinstance(node, ast.Starred):
             continue
+        if is_written(source, node):
+            continue  # into a copy, it would be lost
         if mismatch.file is not analysis.file and node is mismatch.stray_node:
             continue
         device = wanted_at(mismatch, analysis, node)
@@ -285,8 +289,20 @@ def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[E
             name = "tensor" if re.search(r"\bone\b", device) else "one"
             each = f"tuple({name}.to({device}) for {name} in "
             return device, (WrapExpression(source.span(node), each, ")"),)
+        if isinstance(node, ast.Name) and _is_read_twice(source, node):
+            line = f"{node.id} = {node.id}.to({device})"
+            return device, (InsertStatement(source.span(source.statement(node)), line, before=True),)
         return device, (AppendCall(source.span(node), f".to({device})"),)
     return "", ()
+
+
+def _is_read_twice(source: Source, node: ast.Name) -> bool:
+    """Does a plain statement read a name of its function, or file, that often?"""
+    statement, scope = source.statement(node), source.enclosing(node, *_FUNCTIONS, *_INNER)
+    reads = [one for one in source.names(statement).get(node.id, ()) if isinstance(one.ctx, ast.Load)]
+    plain = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
+    bound = scope is None or (isinstance(scope, _FUNCTIONS) and is_local(source, scope, node.id))
+    return plain and bound and len(reads) > 1
 
 
 def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...], ast.stmt | None]:

@@ -33,8 +33,8 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     if met is not function and getattr(function, "name", "") == "__init__":  # what it makes is moved later
         terms = tuple(term for term in terms if term.form == "device" or not term.text.startswith("self."))
     there = [term for term in terms if term.place == place]
-    if not there:  # a module that was moved under a condition is followed
-        followed = [term for term in terms if term.form == "module" and term.place.kind == CHOICE]
+    if not there:  # what was chosen under a condition is followed
+        followed = [term for term in terms if term.form in ("module", "device") and term.place.kind == CHOICE]
         there = [term for term in followed if any(one == place for one, _ in alternatives(term.place))]
     of_class = known.startswith("self.") and _of_one_class(source, met, function)
     if known and scopes and (met is function or of_class):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 
 from devfix.engine.files import Class
 from devfix.engine.forms import AN_OBJECT, NO_FORMS, options
@@ -28,6 +29,7 @@ from devfix.engine.values import (
     OBJECT,
     OPTIMIZER,
     SEQUENCE,
+    SEVERAL,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -92,6 +94,8 @@ class Attributes(Calls):
 
     def attribute(self, node: ast.Attribute, base: Value) -> Value:
         name, kind = node.attr, base.kind
+        if base.role == SEVERAL:
+            return self.one_of([partial(self.attribute, node, one) for one in base.items or ()])
         if kind == OPTIMIZER and name == "state":
             self.analysis.parts.states = True
         if name in _ASKED:

@@ -100,6 +100,11 @@ class Calls(Lambdas):
                 return self.call_value(node, self.library(f"{base.ref}.{func.attr}"), self.arguments(node))
             if base.kind == CLASS and isinstance(base.ref, Class):
                 return self._of_class(node, base.ref, func.attr, self.arguments(node))
+            if base.role == SEVERAL:
+                given = self.arguments(node)
+                return self.one_of(
+                    [partial(self.method, node, one, func.attr, given) for one in base.items or ()]
+                )
             return self.method(node, base, func.attr, self.arguments(node))
         if isinstance(func, ast.Name):
             found = self.lookup(func.id)

@@ -52,17 +52,19 @@ class Elements(Autocasts):
         role = "" if any(self.is_weighted(one) for one in parts) else "stateless"
         return Value(MODULE, self.where(first), links=first.links, role=role, items=held)
 
-    def is_weighted(self, module: Value, depth: int = 0) -> bool:
-        """Has a module anything that is moved, as far as its class and parts are in view?"""
+    def is_weighted(self, module: Value, depth: int = 0, *, trained: bool = False) -> bool:
+        """Has a module anything that is moved, or parameters, as far as its class and parts are in view?"""
         if module.role in ANYWHERE:
             return False
         if depth and module.ref is None:  # which stands for several
-            return module.like is not None and self.is_weighted(module.like, depth)
+            return module.like is not None and self.is_weighted(module.like, depth, trained=trained)
         if module.bound is None and module.links and is_loss(module.links[0].name):
             return module.role == "weighted"
         owner = module.bound.ref if module.bound is not None else None
         known = isinstance(owner, Class) and all(base in torch_api.MODULE_BASES for base in owner.outside)
-        held = [one for _, one in self.state.attributes(module.ref)] if module.ref is not None else []
+        named = self.state.attributes(module.ref) if module.ref is not None else ()
+        buffers = self.analysis.parts.buffers if trained else ()
+        held = [one for name, one in named if (owner, name) not in buffers]
         contains = (
             bool(module.links) and self.models.layer(module.links[0].name) == "container" and bool(held)
         )
@@ -70,7 +72,7 @@ class Elements(Autocasts):
             return True
         parts = (one for one in held if one.kind == MODULE and one.ref != module.ref)
         return any(one.role == "parameter" for one in held) or any(
-            self.is_weighted(one, depth + 1) for one in parts
+            self.is_weighted(one, depth + 1, trained=trained) for one in parts
         )
 
     def with_element(self, known: Value | None, value: Value) -> Value:

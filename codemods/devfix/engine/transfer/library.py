@@ -34,6 +34,7 @@ from devfix.engine.values import (
     LOADER,
     MAKE,
     MODULE,
+    NUMBER,
     OBJECT,
     OWNER,
     PACKED,
@@ -47,6 +48,8 @@ from devfix.engine.values import (
 from devfix.models import frameworks, torch_api
 from devfix.models.loader import public
 
+_AXES = "matplotlib"
+_SAME_SHAPE = frozenset({"astype", "copy", "clip", "round"})  # methods of arrays
 _PASS_THROUGH = frameworks.PROGRESS_BARS | {"track", "prange", "deepcopy", "copy"}
 # Arguments of `from_pretrained` with which accelerate places the parts, and moves their inputs.
 _PLACED_BY = frozenset({"device_map", "quantization_config", "load_in_8bit", "load_in_4bit"})
@@ -111,9 +114,7 @@ class Library(OutOfSight):
                     return held
             if dotted.startswith(("random.", "math.", "time.", "os.", "json.", "logging.", "itertools.")):
                 return self._plain_library(node, dotted, arguments)
-            given = values[0][0] if values else ANYTHING
-            shaped = dotted in self.models.shaped or (dotted in self.models.filled and given.kind == SEQUENCE)
-            return Value(ARRAY, rank=1 if shaped else None, ref=dotted)
+            return Value(ARRAY, rank=1 if self._has_dimensions(dotted, arguments) else None, ref=dotted)
         if (last in _PASS_THROUGH or dotted.startswith("tqdm.")) and values:
             return values[0][0]
         if last in _COLLATES:  # of another package
@@ -221,6 +222,33 @@ class Library(OutOfSight):
             self.owned(value)
             self.move_module(value.ref, by)
         return value.but(place=by) if value.kind == MODULE else Value(UNKNOWN, by)
+
+    def array_method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        """A method of an array, or of another object of a library that has arrays."""
+        readers = self.models.readers
+        learns = name in readers.learns and str(base.ref).startswith("sklearn.")
+        draws = name in readers.draws and str(base.ref or _AXES).startswith(_AXES)
+        for value, at in arguments[0] if learns or draws else ():
+            self.read_as_array(node, value, at, f"{base.ref if learns else 'axes'}.{name}")
+        if name in _SAME_SHAPE:
+            return Value(ARRAY, rank=base.rank)
+        return Value(ARRAY, rank=1 if (learns and name in readers.rows) or "size" in arguments[1] else None)
+
+    def _has_dimensions(self, dotted: str, arguments: Arguments) -> bool:
+        """Has the array that a function makes at least one dimension?"""
+        values, keywords = arguments
+        sizes = self.models.extents.get(dotted)
+        if sizes is not None:
+            given = (
+                keywords["size"][0]
+                if "size" in keywords
+                else values[sizes][0]
+                if sizes < len(values)
+                else ANYTHING
+            )
+            return given.kind == NUMBER or (given.kind == SEQUENCE and given.items != ())
+        listed = dotted in self.models.filled and bool(values) and values[0][0].kind == SEQUENCE
+        return listed or dotted in self.models.shaped
 
     def _plain_library(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         values = arguments[0]

@@ -55,7 +55,6 @@ _ITSELF = frozenset(
 _KEEPS = ("set_", "add_", "register_", "load_", "update", "append", "insert", "extend", "remove")
 _LIST_METHODS = frozenset({"append", "extend", "insert", "clear", "remove"})
 _PARTS = frozenset(["modules", "children"])
-_AXES = "matplotlib"
 _TENSORS = frozenset(["parameters", "buffers"])
 _NAMED = frozenset(["named_parameters", "named_buffers", "named_modules", "named_children"])
 # Of a tensor, here.
@@ -109,12 +108,7 @@ class Methods(Moves):
         if kind in (NUMBER, TEXT, DEVICE):
             return A_NUMBER if kind == NUMBER else self.text_method(node, base, name)
         if kind == ARRAY:
-            readers = self.models.readers
-            learns = name in readers.learns and str(base.ref).startswith("sklearn.")
-            draws = name in readers.draws and str(base.ref or _AXES).startswith(_AXES)
-            for value, at in arguments[0] if learns or draws else ():
-                self.read_as_array(node, value, at, f"{base.ref if learns else 'axes'}.{name}")
-            return Value(ARRAY, rank=1 if learns and name in readers.rows else None)
+            return self.array_method(node, base, name, arguments)
         return self._of_unknown(node, base, name, arguments)
 
     # --- tensors -------------------------------------------------------------------------
@@ -265,10 +259,8 @@ class Methods(Moves):
             return ANYTHING
         if not isinstance(name, str):
             name = f"#{id(node)}"
-        if how == "register_parameter" and value.role == "parameter" and value.links:
-            self.analysis.parts.registered.add(
-                value.links[0].node
-            )  # it moves in place, whatever else holds it
+        if how == "register_parameter" and value.role == "parameter" and value.links:  # it moves in place
+            self.analysis.parts.registered.add(value.links[0].node)
         value = self.as_part(value, node)
         if value.kind == MODULE:
             self.attach(node, base, name, value)
@@ -283,6 +275,8 @@ class Methods(Moves):
                 open_ = value.kind in (NONE, UNKNOWN) or place.kind == CHOICE
                 place = NOWHERE if open_ else Place("in", base.ref)
             made = Value(TENSOR, place, rank=value.rank, links=value.links, role="parameter")
+            if how == "register_buffer" and base.bound is not None:
+                self.analysis.parts.buffers.add((base.bound.ref, name))
             self.state.set_attribute(base.ref, name, made)
         return ANYTHING
 

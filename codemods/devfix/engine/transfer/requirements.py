@@ -242,10 +242,10 @@ class Requirements(Frame):
     def _whole(self, value: Value) -> Value:
         """What has to be moved so that a value is: the outermost module around it that is on the CPU, too."""
         cell = value.ref if value.kind == MODULE else value.place.key if value.place.kind == IN else None
-        found = value
+        found, own = value, self.state.resolve(self.state.place_of(cell))
         for _ in range(8):
-            made = self.analysis.made.get(cell)
-            if made is None or not self.state.resolve(self.state.place_of(cell)).on_host:
+            made, place = self.analysis.made.get(cell), self.state.resolve(self.state.place_of(cell))
+            if made is None or not (place.on_host or place == own):
                 break
             if cell != value.ref:
                 found = self.running_module(cell, made).but(assumed=value.assumed | made.assumed)

@@ -35,6 +35,8 @@ from devfix.engine.values import (
     Value,
 )
 
+_PLAIN = frozenset({"staticmethod", "no_grad", "inference_mode", "jit", "script"})  # decorators
+
 
 class Run(Processes):
     def block(self, body: list[ast.stmt]) -> None:
@@ -333,10 +335,7 @@ class Run(Processes):
         if self.function is not None:
             self.analysis.closures[id(value)] = self
             self.analysis.kept.append(value)
-        if any(
-            one not in ("staticmethod", "no_grad", "inference_mode", "jit", "script")
-            for one in function.decorators
-        ):
+        if not _PLAIN.issuperset(function.decorators):
             for one in node.decorator_list:
                 self.eval(one)
         for default in function.defaults.values() if self.function is None else ():
