@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from devfix.codemod import registry, wanting
+import pytest
+from devfix.codemod import Example, registry, wanting
 from devfix.text.source import Source, children
 
 CODEMODS = tuple(kind() for kind in registry().values())
@@ -51,3 +52,11 @@ def test_no_node_is_lost() -> None:
             assert children(node) == [
                 child for child in ast.iter_child_nodes(node) if not isinstance(child, shared)
             ]
+
+
+def test_an_example_that_says_what_changes() -> None:
+    made = Example.changed("one", "a = 1\nb = 1\n", ("a = 1", "a = 2"), raises="error")
+    assert made == Example("one", "a = 1\nb = 1\n", "a = 2\nb = 1\n", "error")
+    for text in ("1", "c"):
+        with pytest.raises(ValueError, match=f"'{text}' stands there [02] times"):
+            Example.changed("one", "a = 1\nb = 1\n", (text, "2"))

@@ -63,7 +63,7 @@ def by_engine(program: Program) -> list[Spoken]:
     for name in (MAIN, *(f"{one}.py" for one in program.modules)):
         analysis = analysed(program, name)
         source = analysis.file.source
-        found += [_spoken(one, source) for one in mismatches.findings(analysis, mismatches.CODEMODS)]
+        found += [_spoken(one, source) for one, _ in mismatches.found(analysis, mismatches.CODEMODS)]
         found += [_spoken(one, source) for one in inputs.findings(analysis)]
         for read in analysis.host_reads:
             found.append(Spoken("host read", _lines(read.node), read.operation))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from devfix.findings import Edit, Finding, Fix, Related, Safety, Span, brief
+from devfix.findings import Edit, Finding, Related, Safety, Span, told
 
 if TYPE_CHECKING:
     from devfix.flow import Flow
@@ -42,6 +42,19 @@ class Example:
     """The same with the fixes."""
     raises_on_cpu: str = ""
     """What `before` raises on the CPU: a bug that needs no accelerator, such as a device that torch does not know."""
+
+    @classmethod
+    def changed(cls, title: str, before: str, *changes: tuple[str, str], **others: Any) -> Example:
+        """An example whose fixes replace texts that stand once in `before`: each of `changes` is an old and a new one.
+
+        `others` are the remaining fields. Raises ValueError where an old text does not stand there just once.
+        """
+        after = before
+        for old, new in changes:
+            if after.count(old) != 1:
+                raise ValueError(f"{title}: {old!r} stands there {after.count(old)} times")
+            after = after.replace(old, new)
+        return cls(title, before, after, **others)
 
     def program(self, after: bool = False) -> str:
         """What is to be run; it writes its recipe first."""
@@ -97,10 +110,8 @@ class Codemod(ABC):
 
         If the fix is unsafe, the message ends with what it `assumes`: "the batch is a tensor".
         """
-        fix = Fix(brief(title), edits, safety) if edits else None
-        if assumes and fix is not None and safety is Safety.UNSAFE:
-            message += f". The fix assumes that {assumes}"
-        return Finding(self.id, span, brief(message), fix, related)
+        made = told(self.id, span, message, title, edits, related, assumes if safety is Safety.UNSAFE else "")
+        return made if made.fix is None else replace(made, fix=replace(made.fix, safety=safety))
 
     @classmethod
     def from_options(cls, options: Mapping[str, object]) -> Codemod | None:

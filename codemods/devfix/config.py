@@ -37,7 +37,7 @@ from devfix.codemod import Codemod
 from devfix.documents import DocumentError, read_bytes
 from devfix.findings import Safety
 from devfix.pipeline.around import Around
-from devfix.pipeline.listing import Mark, mark_of, root_of, upward
+from devfix.pipeline.listing import upward
 
 FILE = "pyproject.toml"
 _MOST = 2_000_000  # bytes of a file of settings
@@ -81,16 +81,6 @@ class Config:
     @property
     def around(self) -> Around | None:
         return Around(self.project_root) if self.project else None
-
-    def around_of(self, paths: Sequence[str]) -> Around | None:
-        """The project of files that are asked for by these paths, some of them folders."""
-        around = self.around
-        if around is None or around.root:
-            return around
-        folders = {os.path.realpath(path) for path in paths if os.path.isdir(path)}
-        tops = {folder: root_of(os.path.join(folder, "file")) for folder in folders}
-        bare = [folder for folder, top in tops.items() if mark_of(top) is Mark.NOTHING]
-        return replace(around, folders=tuple(sorted(bare)))
 
 
 def user_file() -> str:

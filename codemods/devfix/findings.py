@@ -262,3 +262,19 @@ class Finding:
     """Its fix; None if there is none."""
     related: tuple[Related, ...] = ()
     """Other places that explain it."""
+
+
+def told(
+    codemod: str,
+    span: Span,
+    message: str,
+    title: str = "",
+    edits: tuple[Edit, ...] = (),
+    related: tuple[Related, ...] = (),
+    assumes: str = "",
+) -> Finding:
+    """A finding of devfix's own: without edits it has no fix; one that `assumes` something is unsafe, and says so."""
+    if assumes and edits:
+        message += f". The fix assumes that {assumes}"
+    fix = Fix(brief(title), edits, Safety.UNSAFE if assumes else Safety.SAFE) if edits else None
+    return Finding(codemod, span, brief(message), fix, related)

@@ -140,6 +140,7 @@ def _run(paths: Sequence[Path], asked: _Asked, *, repair: bool) -> Report:
     from devfix.keeping import kept_results
     from devfix.own.command_line import with_broken
     from devfix.pipeline import runner
+    from devfix.pipeline.around import asked_for
     from devfix.pipeline.discover import discover
     from devfix.text.globs import Globs
 
@@ -159,7 +160,7 @@ def _run(paths: Sequence[Path], asked: _Asked, *, repair: bool) -> Report:
         base, chosen, broken = _chosen(base, asked)
     except config.ConfigError as error:
         raise DevfixError(str(error)) from error
-    level, around = base.level, base.around_of([os.fspath(path) for path in paths])
+    level, around = base.level, asked_for(base.around, [os.fspath(path) for path in paths])
     if source is not None:
         report = runner.run_bytes(filename, _bytes(source), chosen, level, repair=repair, around=around)
     else:

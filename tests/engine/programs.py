@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from textwrap import dedent
 
 from devfix import flow
-from devfix.checkers import inputs
+from devfix.checkers import inputs, mismatches
 from devfix.checkers.besides import CODEMODS, besides
 from devfix.engine import File, analyse
 from devfix.engine.analysis import Analysis
@@ -52,3 +52,8 @@ def spoken(head: str, code: str) -> set[int]:
     every = [*besides(found, CODEMODS, ()), *LengthsOnCpu().check(found), *NumpyOfDevice().check(found)]
     every += inputs.findings(found.facts())
     return {source.position(one.span.start)[0] - head.count("\n") for one in every}
+
+
+def strays(analysis: Analysis) -> list[Finding]:
+    """The findings for values that stray."""
+    return [finding for finding, _ in mismatches.found(analysis, mismatches.CODEMODS)]

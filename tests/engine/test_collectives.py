@@ -8,9 +8,9 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from devfix.checkers.mismatches import CODEMODS, findings
 from devfix.engine import analyse
 from devfix.text.source import Source
+from programs import strays
 
 HEAD = "import os\nimport torch\nfrom torch import nn\nimport torch.distributed as dist\n"
 
@@ -191,6 +191,6 @@ def test_the_marked_lines_are_found(name: str) -> None:
     marks = {number for number, line in enumerate(lines, 1) if line.endswith("  # <")}
     assert bool(marks) == (name in HOST)
     source = Source(HEAD + "\n".join(line.removesuffix("  # <") for line in lines) + "\n")
-    found = list(findings(analyse("main.py", source), CODEMODS))
+    found = list(strays(analyse("main.py", source)))
     assert {source.position(one.span.start)[0] - HEAD.count("\n") for one in found} == marks
     assert all(one.codemod == "place-factory" and one.fix is not None for one in found)

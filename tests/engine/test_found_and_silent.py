@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import pytest
 from devfix.checkers import inputs, surgeries
-from devfix.checkers.mismatches import CODEMODS, findings
-from programs import analysed, lines_of, marked
+from programs import analysed, lines_of, marked, strays
 
 
 def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
     """The lines of a program, counted from its first, that the engine has findings for."""
     analysis = analysed(code, others)
-    found = [*findings(analysis, CODEMODS), *inputs.findings(analysis), *surgeries.findings(analysis)]
+    found = [*strays(analysis), *inputs.findings(analysis), *surgeries.findings(analysis)]
     return lines_of(analysis, found)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from devfix.checkers import inputs
-from devfix.checkers.mismatches import CODEMODS, findings
 from devfix.engine import File, analyse
 from devfix.rewrite import apply, text_edits
 from devfix.text.source import Source
+from programs import strays
 
 HEAD = """\
 import torch
@@ -134,7 +134,7 @@ def lines(text: str) -> set[int]:
     """The lines of all findings."""
     analysis = analyse("program.py", Source(text))
     source = analysis.file.source
-    found = [*findings(analysis, CODEMODS), *inputs.findings(analysis)]
+    found = [*strays(analysis), *inputs.findings(analysis)]
     return {source.position(one.span.start)[0] for one in found}
 
 
@@ -160,7 +160,7 @@ def test_made_in_another_file() -> None:
     analysis = analyse(
         "net.py", Source(text), lambda path, name: (other, "Base") if name == "base.Base" else None
     )
-    (found,) = [*findings(analysis, CODEMODS), *inputs.findings(analysis)]
+    (found,) = [*strays(analysis), *inputs.findings(analysis)]
     assert analysis.file.source.position(found.span.start)[0] == 4
     assert found.fix is None
 
@@ -205,7 +205,7 @@ def test_a_list_of_tensors_is_not_registered_as_a_buffer(made: str) -> None:
         "net = Net()\nnet(torch.ones(3, 4, device='cuda:0'), torch.ones(3, 4))\n"
     )
     source = Source(text)
-    found = findings(analyse("net.py", source), CODEMODS)
+    found = strays(analyse("net.py", source))
     texts = [apply(text, text_edits(source, one.fix)) for one in found if one.fix is not None]
     assert texts and not any("register_buffer" in one for one in texts)
 

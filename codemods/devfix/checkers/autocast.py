@@ -17,7 +17,7 @@ from devfix.engine.forms import OBJECT
 from devfix.engine.places import LITERAL, OF, VAR, Place
 from devfix.engine.transfer.conditions import CUDA_THERE
 from devfix.engine.values import CALLER, MODULE, Value
-from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
+from devfix.findings import Edit, Finding, ReplaceExpression, SetArgument, told
 from devfix.models import frameworks
 from devfix.repair.expressible import devices_at, expressible
 from devfix.text.bindings import bound
@@ -71,11 +71,9 @@ def _without_device(analysis: Analysis) -> Iterator[Finding]:
         near = next(_read(context, context.node, analysis), None) if context is not None else None
         if near is not None:
             message = f"`{source.code(one.node)}` raises AttributeError: nothing in its class assigns it"
-            edit = ReplaceExpression(source.span(one.node), near.text)
-            fix = Fix(f"use `{near.text}`", (edit,), Safety.SAFE)
-            yield Finding(
-                CODEMOD, source.span(one.node), f"{message}; `{near.text}` is where the data is", fix
-            )
+            message += f"; `{near.text}` is where the data is"
+            span = source.span(one.node)
+            yield told(CODEMOD, span, message, f"use `{near.text}`", (ReplaceExpression(span, near.text),))
 
 
 # --- whether it ought to follow ----------------------------------------------------------------
@@ -262,16 +260,16 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         edits = (
             (ReplaceExpression(source.span(given), kind), *write.imports(kind)) if given is not None else ()
         )
-        more = ". The fix assumes that a machine with a GPU should use it for data on the CPU, too"
-        return _finding(source, given or node, message, more, where, edits)
+        more = "a machine with a GPU should use it for data on the CPU, too"
+        return told(CODEMOD, source.span(given or node), message, f"follow {where}", edits, assumes=more)
     if one.is_for_machine and one.enabled is not None:
         if by_machine or not near.text:
             return None
         code = source.code(one.enabled)
         message = f"autocast is enabled by `{code}`, even if the data is elsewhere: {where} may be the CPU"
         edits = (ReplaceExpression(source.span(one.enabled), f'{kind} == "cuda"'), *write.imports(kind))
-        fix = Fix(f"ask {where}", edits, Safety.SAFE) if one.decorated is None else None
-        return Finding(CODEMOD, source.span(one.enabled), message, fix)
+        span = source.span(one.enabled)
+        return told(CODEMOD, span, message, f"ask {where}", edits if one.decorated is None else ())
     off = _is_off(one, source)
     if off and not any(_is_for_others(other) for other in analysis.autocasts.values()):
         return None  # nothing in view switches it on there
@@ -288,11 +286,12 @@ def _judged(one: Autocast, node: ast.Call, near: Near, analysis: Analysis) -> Fi
         message += "; a `with` statement in the function can follow the data, a decorator cannot"
         return Finding(CODEMOD, source.span(node), message)
     more = (
-        ". The fix assumes that it should be off on the CPU, too"
+        "it should be off on the CPU, too"
         if off
-        else ". The fix assumes that the CPU should use it, too, in bfloat16 unless a dtype is given"
+        else "the CPU should use it, too, in bfloat16 unless a dtype is given"
     )
-    return _finding(source, node, message, more, where, _edits(one, node, kind, write) if near.text else ())
+    edits = _edits(one, node, kind, write) if near.text else ()
+    return told(CODEMOD, source.span(node), message, f"follow {where}", edits, assumes=more)
 
 
 @remembered
@@ -305,13 +304,6 @@ def _scales(source: Source) -> bool:
 def _is_for_others(one: Autocast) -> bool:
     """Is a context for other devices than CUDA, too?"""
     return not one.of_cuda and (one.device_type is None or one.device_type.const != "cuda")
-
-
-def _finding(
-    source: Source, node: ast.AST, message: str, more: str, where: str, edits: tuple[Edit, ...]
-) -> Finding:
-    fix = Fix(f"follow {where}", edits, Safety.UNSAFE) if edits else None
-    return Finding(CODEMOD, source.span(node), message + (more if edits else ""), fix)
 
 
 def _type_argument(one: Autocast, node: ast.Call) -> ast.expr | None:

@@ -25,8 +25,7 @@ from devfix.codemod import Codemod
 from devfix.engine.analysis import Analysis
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.text.bindings import FunctionNode
-from devfix.text.source import Source, remembered
+from devfix.text.source import FunctionNode, Source, remembered
 
 CODEMODS = frozenset(mismatches.CODEMODS) | expressions.CODEMODS | choices.CODEMODS | siblings.CODEMODS
 _CHECKERS = (

@@ -10,7 +10,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.files import File, Function
 from devfix.engine.forms import WRONG_TYPES
 from devfix.engine.places import literal
-from devfix.findings import DeleteStatement, Edit, Finding, Fix, ReplaceExpression, Safety
+from devfix.findings import DeleteStatement, Edit, Finding, ReplaceExpression, told
 from devfix.text.source import Source
 
 LOST, NAMES, COMPARED, NUMBERS = (
@@ -20,7 +20,8 @@ LOST, NAMES, COMPARED, NUMBERS = (
     "hard-coded-cuda",
 )
 CODEMODS = frozenset({LOST, NAMES, COMPARED, NUMBERS})
-_Told = tuple[str, ast.AST, str, Fix | None]  # codemod, where, message, fix
+# Codemod, where, message, title of the fix, its edits, and what it assumes.
+_Told = tuple[str, ast.AST, str, str, tuple[Edit, ...], str]
 _CHOOSING = (ast.IfExp, ast.Attribute, ast.Subscript, ast.JoinedStr)
 
 
@@ -30,10 +31,11 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
     packages = {one.partition(".")[0] for one in file.source.imports.values()}
     if "torch" not in packages or is_other_framework(file.source):
         return  # `.to("gpu")` and `.cuda()` are of something else
-    for codemod, node, message, fix in (*_lost(file), *_names(file), *_numbers(file)):
+    for codemod, node, message, title, edits, assumes in (*_lost(file), *_names(file), *_numbers(file)):
         if codemod in wanted:
             span = file.source.span(node)
-            yield Finding(codemod, span, message, fix), {file.source.position(span.start)[0]}
+            finding = told(codemod, span, message, title, edits, assumes=assumes)
+            yield finding, {file.source.position(span.start)[0]}
 
 
 def is_device(node: ast.expr, file: File) -> bool:
@@ -68,19 +70,21 @@ def _parameters(file: File, function: Function) -> Iterator[_Told]:
             continue
         default = function.defaults.get(name)
         message = f"`{name}` is overwritten before it is read, so what a caller asks for has no effect"
-        fix = _kept_if_given(file.source, statement, name, default)
-        message += ". The fix assumes that callers should choose it" if fix is not None else ""
-        yield LOST, statement, message, fix
+        title, edits = _kept_if_given(file.source, statement, name, default)
+        yield LOST, statement, message, title, edits, "callers should choose it"
 
 
-def _kept_if_given(source: Source, statement: ast.Assign, name: str, default: ast.expr | None) -> Fix | None:
+def _kept_if_given(
+    source: Source, statement: ast.Assign, name: str, default: ast.expr | None
+) -> tuple[str, tuple[Edit, ...]]:
+    """The title of the fix, and its edits."""
     if isinstance(default, ast.Constant) and default.value is None:
         text = source.code(statement.value)
         if "\n" in text:
-            return None
+            return "", ()
         edit = ReplaceExpression(source.span(statement.value), f"({text}) if {name} is None else {name}")
-        return Fix(f"overwrite `{name}` only where it is None", (edit,), Safety.UNSAFE)
-    return Fix(f"keep `{name}`", (DeleteStatement(source.span(statement)),), Safety.UNSAFE)
+        return f"overwrite `{name}` only where it is None", (edit,)
+    return f"keep `{name}`", (DeleteStatement(source.span(statement)),)
 
 
 def _bound_twice(file: File, body: Sequence[ast.stmt], *, whole: bool) -> Iterator[_Told]:
@@ -101,13 +105,8 @@ def _bound_twice(file: File, body: Sequence[ast.stmt], *, whole: bool) -> Iterat
             continue
         line = file.source.position(file.source.span(first).start)[0]
         message = f"`{name}` is chosen on line {line} and overwritten here before it is read"
-        message += ". The fix assumes that the first choice is meant"
-        fix = Fix(
-            f"keep the `{name}` of line {line}",
-            (DeleteStatement(file.source.span(statement)),),
-            Safety.UNSAFE,
-        )
-        yield LOST, statement, message, fix
+        title, edit = f"keep the `{name}` of line {line}", DeleteStatement(file.source.span(statement))
+        yield LOST, statement, message, title, (edit,), "the first choice is meant"
 
 
 def _bound(statement: ast.stmt) -> str:
@@ -148,13 +147,7 @@ def _names(file: File) -> Iterator[_Told]:
                 edits: tuple[Edit, ...] = ()
                 if text[:1] in "'\"":
                     edits = (ReplaceExpression(span, text[:1] + right + text[1 + len(kind) :]),)
-                    message += f'. The fix assumes that "{right}" is meant'
-                yield (
-                    NAMES,
-                    constant,
-                    message,
-                    Fix(f'name it "{right}"', edits, Safety.UNSAFE) if edits else None,
-                )
+                yield NAMES, constant, message, f'name it "{right}"', edits, f'"{right}" is meant'
     for node in source.of_kind(ast.Compare):
         yield from _compared(node, file)
 
@@ -179,8 +172,7 @@ def _compared(node: ast.Compare, file: File) -> Iterator[_Told]:
         right = WRONG_TYPES[str(other.value)]
         edit = ReplaceExpression(source.span(other), f'"{right}"')
         message = f'`{name}` is never "{other.value}": torch has no device of that name'
-        message += f'. The fix assumes that "{right}" is meant'
-        yield COMPARED, node, message, Fix(f'compare it with "{right}"', (edit,), Safety.UNSAFE)
+        yield COMPARED, node, message, f'compare it with "{right}"', (edit,), f'"{right}" is meant'
 
 
 def _devices(call: ast.Call, file: File) -> list[ast.expr]:
@@ -227,9 +219,8 @@ def _numbers(file: File) -> Iterator[_Told]:
             call = source.parents.get(call)
         if isinstance(call, ast.Call) and file.dotted(call.func) == "torch.device":
             message = f'this file uses "{written}" only, which a machine with one GPU does not have'
-            message += ". The fix assumes that any GPU will do"
             edit = ReplaceExpression(source.span(node), source.code(node).replace(written, kind))
-            yield NUMBERS, node, message, Fix(f'use "{kind}"', (edit,), Safety.UNSAFE)
+            yield NUMBERS, node, message, f'use "{kind}"', (edit,), "any GPU will do"
 
 
 def _asks(source: Source) -> bool:

@@ -15,7 +15,7 @@ from devfix.engine.facts import Step
 from devfix.engine.places import of_process
 from devfix.engine.steps import Steps, exclude, for_accelerators, joins_accelerators
 from devfix.engine.values import LOCAL, MAKE, TENSOR
-from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, SetArgument
+from devfix.findings import AppendCall, Edit, Finding, Related, SetArgument, told
 from devfix.models.loader import models
 from devfix.repair.expressible import expressible
 
@@ -50,11 +50,10 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         message = (
             f"{quoted(source, at)} is on the CPU, but is given to `{operation.rpartition('.')[2]}`, and the backend "
             f"`{backend}` takes only tensors on accelerators"
-            + (". The fix assumes that this backend is used" if edits else "")
         )
         shown = () if at is step.at else (Related(source.span(step.at), "it is sent here"),)
-        fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE) if edits else None
-        yield Finding(CODEMOD, source.span(at), message, fix, shown), [at, step.at]
+        title, assumes = f"make it on `{device}`", "this backend is used"
+        yield told(CODEMOD, source.span(at), message, title, edits, shown, assumes), [at, step.at]
 
 
 def _of_an_unknown_backend(analysis: Analysis, steps: Steps) -> Iterator[tuple[Finding, list[ast.AST]]]:
@@ -75,10 +74,10 @@ def _of_an_unknown_backend(analysis: Analysis, steps: Steps) -> Iterator[tuple[F
         (operation,) = step.texts
         message = (
             f"{quoted(source, made)} is on the CPU, but is given to `{operation.rpartition('.')[2]}`, for which "
-            "backends such as NCCL take only tensors on accelerators. The fix assumes that the backend is one of these"
+            "backends such as NCCL take only tensors on accelerators"
         )
-        fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
-        yield Finding(CODEMOD, source.span(made), message, fix), [made, step.at]
+        title, assumes = f"make it on `{device}`", "the backend is one of these"
+        yield told(CODEMOD, source.span(made), message, title, edits, assumes=assumes), [made, step.at]
 
 
 def _own_device(analysis: Analysis, step: Step) -> str:
@@ -113,10 +112,10 @@ def _gathered(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         device, edits = _edit(analysis, made, f"{owner}.device")
         message = (
             f"{quoted(source, made)} is on the CPU, but `{func.attr}` sends it from the device of `{owner}`, "
-            "and raises on an accelerator. The fix assumes that it can be one"
+            "and raises on an accelerator"
         )
-        fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
-        yield Finding(CODEMOD, source.span(made), message, fix), [made]
+        title, assumes = f"make it on `{device}`", "it can be one"
+        yield told(CODEMOD, source.span(made), message, title, edits, assumes=assumes), [made]
 
 
 def _is_proven(step: Step, joins: list[Step]) -> bool:

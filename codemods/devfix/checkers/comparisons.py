@@ -12,12 +12,12 @@ from devfix.checkers.writing import Writing, is_written
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, INDEXED, NUMBER, OBJECT, TEXT, WRONG_TYPES, Form, is_object
-from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety
+from devfix.findings import Edit, Finding, ReplaceExpression, Safety, told
 from devfix.text.placing import expects_error
 from devfix.text.source import Source
 
 CODEMOD = "device-comparison"
-_ASSUMES = ". The fix assumes that this should depend on the device: code may run that did not before, or the reverse"
+_ASSUMED = "this should depend on the device: code may run that did not before, or the reverse"
 _RAISING = frozenset({"method", "attribute", "inside", "int", "type"})
 _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
 _COMMON = frozenset({"cuda", "mps", "xpu"})
@@ -45,12 +45,9 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         edits: tuple[Edit, ...] = ()
         if text:
             edits = (ReplaceExpression(source.span(at), text), *Writing(analysis).imports(text))
-        message, safety = why(one, analysis), _safety(one, analysis)
-        if edits and safety is Safety.UNSAFE:
-            message += _ASSUMES
-        fix = Fix(f"write `{text}`", edits, safety) if edits else None
-        span = source.span(one.use.node)
-        yield Finding(CODEMOD, span, message, fix), {source.position(span.start)[0]}
+        span, assumes = source.span(one.use.node), "" if _safety(one, analysis) is Safety.SAFE else _ASSUMED
+        finding = told(CODEMOD, span, why(one, analysis), f"write `{text}`", edits, assumes=assumes)
+        yield finding, {source.position(span.start)[0]}
 
 
 def of_types(analysis: Analysis) -> set[ast.AST]:

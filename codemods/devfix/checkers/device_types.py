@@ -24,6 +24,7 @@ from devfix.findings import (
     ReplaceExpression,
     Safety,
     WrapExpression,
+    told,
 )
 from devfix.text.bindings import bound
 from devfix.text.placing import expects_error, guards_of
@@ -184,7 +185,7 @@ def _written(use: DeviceUse, analysis: Analysis) -> Finding | None:
     quote = '"' if '"' in source.code(node) else "'"
     edit = ReplaceExpression(source.span(node), f"{quote}{kind}{quote}")
     message = f'`{_called(use)}` expects a device type such as "{kind}", without an index'
-    return Finding(CODEMOD, source.span(node), message, Fix(f'say "{kind}"', (edit,), Safety.SAFE))
+    return told(CODEMOD, source.span(node), message, f'say "{kind}"', (edit,))
 
 
 def _code(use: DeviceUse, source: Source) -> str:
@@ -217,10 +218,8 @@ def _normalized(use: DeviceUse, analysis: Analysis) -> Finding:
     safe = any(one.kind == OBJECT or _is_numbered(one) for one in use.forms) or not tested
     related = _origin(device, source)
     shown = code if len(code) <= 40 else "the device"
-    message = _why(use, related, source)
-    message += "" if safe else ". The fix assumes that it need not be a plain type here"
-    fix = Fix(f"use the type of `{shown}`", (edit, *imports), Safety.SAFE if safe else Safety.UNSAFE)
-    return Finding(CODEMOD, span, message, fix, related)
+    title, assumes = f"use the type of `{shown}`", "" if safe else "it need not be a plain type here"
+    return told(CODEMOD, span, _why(use, related, source), title, (edit, *imports), related, assumes)
 
 
 def _why(use: DeviceUse, related: tuple[Related, ...], source: Source) -> str:
@@ -269,19 +268,16 @@ def _as_string(one: Judged, analysis: Analysis) -> Finding:
     source, write, use = analysis.file.source, Writing(analysis), one.use
     edits: tuple[Edit, ...] = ()
     text, at = "", use.value_node
-    safety = Safety.UNSAFE
+    safe = False
     if use.sink == "method":
         text, at = cut(use, analysis)
-        safety = Safety.SAFE if is_object(use.forms) else Safety.UNSAFE  # it raises as it is
+        safe = is_object(use.forms)  # it raises as it is
     elif use.sink == "attribute":
-        text, safety = f"{write.torch}.device({source.code(at)})", Safety.SAFE
+        text, safe = f"{write.torch}.device({source.code(at)})", True
     if text:
         edits = (ReplaceExpression(source.span(at), text), *write.imports(text))
-    message = why(one, analysis)
-    if edits and safety is Safety.UNSAFE:
-        message += ". The fix assumes that any string here names a device"
-    fix = Fix(f"write `{text}`", edits, safety) if edits else None
-    return Finding(CODEMOD, source.span(use.node), message, fix)
+    span, assumes = source.span(use.node), "" if safe else "any string here names a device"
+    return told(CODEMOD, span, why(one, analysis), f"write `{text}`", edits, assumes=assumes)
 
 
 # --- "cuda" in d -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_batch_name, is_module_name
 from devfix.engine.facts import Drop
 from devfix.engine.values import BATCH, DROP, ELEMENT, TENSOR, UNKNOWN
-from devfix.findings import AssignResult, Finding, Fix, Safety
+from devfix.findings import AssignResult, Finding, told
 from devfix.models.loader import tensor_attributes
 from devfix.repair.candidates import stays_on_host
 from devfix.text.names import names_of
@@ -39,19 +39,16 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         seen.add(drop.node)
         span, value = source.span(drop.node), drop.value
         safe = mismatch is not None and value.kind == TENSOR and is_proven(mismatch, analysis)
-        fix = Fix(
-            f"assign the moved tensor to `{target}`",
-            (AssignResult(span, target),),
-            Safety.SAFE if safe else Safety.UNSAFE,
-        )
         writable = _is_local(drop, moved, source) and not (
             value.links and stays_on_host(value.links[0].node, analysis)
         )
-        told = quoted(source, moved)
-        where = "on the CPU" if value.place.on_host else "where it is"
-        message = f"the moved tensor is dropped: {told} stays {where}, since `Tensor.to` returns a copy"
-        message += "" if safe or not writable else ". The fix assumes that the copy is wanted from here on"
-        yield Finding("move-inputs", span, message, fix if writable else None)
+        stays = f"{quoted(source, moved)} stays {'on the CPU' if value.place.on_host else 'where it is'}"
+        message = f"the moved tensor is dropped: {stays}, since `Tensor.to` returns a copy"
+        edits = (AssignResult(span, target),) if writable else ()
+        assumes = "" if safe else "the copy is wanted from here on"
+        yield told(
+            "move-inputs", span, message, f"assign the moved tensor to `{target}`", edits, assumes=assumes
+        )
 
 
 def _target(drop: Drop, moved: ast.expr, analysis: Analysis) -> str:

@@ -9,7 +9,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Missing
 from devfix.engine.forms import TYPES
-from devfix.findings import Edit, Finding, Fix, ReplaceExpression, Safety, SetArgument
+from devfix.findings import Edit, Finding, ReplaceExpression, SetArgument, told
 from devfix.text.placing import expects_error
 from devfix.text.source import Source
 
@@ -35,10 +35,11 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
         if codemod not in wanted or one.node in seen or _is_expected(one, analysis):
             continue
         seen.add(one.node)
-        message, edits, safety = _MESSAGES[one.kind](one, analysis)
-        fix = Fix(_title(edits), edits, safety) if edits else None
+        message, edits, assumes = _MESSAGES[one.kind](one, analysis)
         span = source.span(one.node)
-        yield Finding(codemod, span, message, fix), {source.position(span.start)[0]}
+        title = _title(edits) if edits else ""
+        finding = told(codemod, span, message, title, edits, assumes=assumes)
+        yield finding, {source.position(span.start)[0]}
 
 
 def _is_expected(one: Missing, analysis: Analysis) -> bool:
@@ -75,7 +76,7 @@ def _title(edits: tuple[Edit, ...]) -> str:
     return f"write `{first.text}`" if isinstance(first, ReplaceExpression) else "move the result"
 
 
-Told = tuple[str, tuple[Edit, ...], Safety]
+Told = tuple[str, tuple[Edit, ...], str]  # message, edits, what the fix assumes
 
 
 def _name(one: Missing, analysis: Analysis) -> Told:
@@ -90,12 +91,12 @@ def _name(one: Missing, analysis: Analysis) -> Told:
         left, sign = source.code(parent.left), "!=" if isinstance(parent.ops[0], ast.NotEq) else "=="
         if parent.comparators == [one.node] and isinstance(parent.ops[0], (ast.Eq, ast.NotEq)):
             edits = (ReplaceExpression(source.span(parent), f'{left}.type {sign} "{one.name}"'),)
-    return f"`{one.name}` is a name that nothing binds: this raises NameError", edits, Safety.SAFE
+    return f"`{one.name}` is a name that nothing binds: this raises NameError", edits, ""
 
 
 def _attribute(one: Missing, analysis: Analysis) -> Told:
     code = analysis.file.source.code(one.node)
-    return f"`{code}` raises AttributeError: nothing in its class assigns it", (), Safety.UNSAFE
+    return f"`{code}` raises AttributeError: nothing in its class assigns it", (), ""
 
 
 def _module(one: Missing, analysis: Analysis) -> Told:
@@ -106,18 +107,15 @@ def _module(one: Missing, analysis: Analysis) -> Told:
         grand = source.parents.get(parent)
         node = parent if isinstance(grand, ast.Call) and parent in grand.args else node
     text = f"next({one.name}.parameters()).device"
-    message = (
-        f"`{one.name}` is a torch.nn.Module, which has no `device`: this raises AttributeError. "
-        "The fix assumes that it has parameters"
-    )
-    return message, (ReplaceExpression(source.span(node), text),), Safety.UNSAFE
+    message = f"`{one.name}` is a torch.nn.Module, which has no `device`: this raises AttributeError"
+    return message, (ReplaceExpression(source.span(node), text),), "it has parameters"
 
 
 def _keyword(one: Missing, analysis: Analysis) -> Told:
     source, node = analysis.file.source, one.node
     assert isinstance(node, ast.Call)
-    message = f"`{one.name}` takes no `device`: this raises TypeError. The fix assumes that its result belongs there"
-    return message, _moved(one, source, node), Safety.UNSAFE
+    message = f"`{one.name}` takes no `device`: this raises TypeError"
+    return message, _moved(one, source, node), "its result belongs there"
 
 
 def _keyword_of_cuda(one: Missing, analysis: Analysis) -> Told:
@@ -125,10 +123,10 @@ def _keyword_of_cuda(one: Missing, analysis: Analysis) -> Told:
     assert isinstance(node, ast.Call)
     message = f"`.cuda()` has no parameter `{one.name}`: this raises TypeError"
     if len(node.keywords) > 1 or node.args or not about_devices(one.name):
-        return message, (), Safety.UNSAFE
+        return message, (), ""
     text = f"{source.code(node.func)}(device={source.code(node.keywords[0].value)})"
     edits = (ReplaceExpression(source.span(node), text),)
-    return f"{message}. The fix assumes that `device` is meant", edits, Safety.UNSAFE
+    return message, edits, "`device` is meant"
 
 
 def _generator(one: Missing, analysis: Analysis) -> Told:
@@ -138,7 +136,7 @@ def _generator(one: Missing, analysis: Analysis) -> Told:
     where = f"with `device={told['device']}`" if "device" in told else "of a tensor on a device"
     message = f"`{told['generator']}` is a CPU generator: `{one.name}` {where} raises RuntimeError on an accelerator"
     plain = "device" in told and not {"requires_grad", "out", "pin_memory", None} & told.keys()
-    return message, _moved(one, source, node) if plain else (), Safety.SAFE
+    return message, _moved(one, source, node) if plain else (), ""
 
 
 def _elsewhere(one: Missing, analysis: Analysis) -> Told:
@@ -152,17 +150,15 @@ def _elsewhere(one: Missing, analysis: Analysis) -> Told:
     )
     plain = isinstance(told["generator"], (ast.Name, ast.Attribute)) and not {"out", None} & told.keys()
     edit = SetArgument(source.span(node), "device", f"{generator}.device")
-    return message, (edit,) if plain else (), Safety.SAFE
+    return message, (edit,) if plain else (), ""
 
 
 def _host(one: Missing, analysis: Analysis) -> Told:
     source, node = analysis.file.source, one.node
     assert isinstance(node, ast.Call)
-    message = (
-        f"`{one.name}` draws numbers on the CPU with this generator, and raises RuntimeError on an accelerator. "
-        "The fix assumes that nothing else draws with it"
-    )
-    return message, (ReplaceExpression(source.span(node), f"{source.code(node.func)}()"),), Safety.UNSAFE
+    message = f"`{one.name}` draws numbers on the CPU with this generator, and raises RuntimeError on an accelerator"
+    edit = ReplaceExpression(source.span(node), f"{source.code(node.func)}()")
+    return message, (edit,), "nothing else draws with it"
 
 
 def _moved(one: Missing, source: Source, node: ast.Call) -> tuple[Edit, ...]:
@@ -188,9 +184,9 @@ def _index(one: Missing, analysis: Analysis) -> Told:
     source = analysis.file.source
     message = (
         f"the type of a device has no index: what is moved here goes to the current GPU, "
-        f"which may not be `{one.name}`. The fix assumes that it belongs on `{one.name}`"
+        f"which may not be `{one.name}`"
     )
-    return message, (ReplaceExpression(source.span(one.node), one.name),), Safety.UNSAFE
+    return message, (ReplaceExpression(source.span(one.node), one.name),), f"it belongs on `{one.name}`"
 
 
 _MESSAGES = {

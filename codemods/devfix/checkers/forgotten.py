@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from devfix.checkers.signs import is_other_framework, root_name
 from devfix.engine.analysis import Analysis
 from devfix.engine.files import Class, Function
-from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety
+from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.models import frameworks
 from devfix.text.placing import around, dotted, guards_of, stores
 from devfix.text.source import Source, walk
@@ -209,12 +209,11 @@ def _finding(
     plain = len(guards) <= 1 and read <= {"self", "torch", name, *bound}
     edit = InsertStatement(source.span(at), text, before=True)
     message = (
-        f"`{name}` is not moved before it is used, while `{mover}` moves its `{name}` to `{device}` first. "
-        "The fix assumes that both get it from the CPU"
+        f"`{name}` is not moved before it is used, while `{mover}` moves its `{name}` to `{device}` first"
     )
-    fix = Fix(f"move `{name}` to `{device}`", (edit,), Safety.UNSAFE) if plain else None
+    title, edits = f"move `{name}` to `{device}`", (edit,) if plain else ()
     related = (Related(source.span(statement), f"`{mover}` moves it here"),)
-    return Finding(CODEMOD, source.span(node), message, fix, related)
+    return told(CODEMOD, source.span(node), message, title, edits, related, "both get it from the CPU")
 
 
 def condition_of(guard: ast.If, statement: ast.stmt) -> str:
@@ -279,6 +278,4 @@ def _device_of_copy(code: str, tensors: str) -> str:
 def _into_copy(source: Source, node: ast.expr, method: str, name: str, device: str) -> Finding:
     edits: tuple[Edit, ...] = (AppendCall(source.span(node), f".to(device={device})"),)
     message = f"`{method}` mixes `{name}` with a copy that may be on another device, and then raises"
-    return Finding(
-        CODEMOD, source.span(node), message, Fix(f"move `{name}` to `{device}`", edits, Safety.SAFE)
-    )
+    return told(CODEMOD, source.span(node), message, f"move `{name}` to `{device}`", edits)

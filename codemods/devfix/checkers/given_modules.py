@@ -12,7 +12,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import Place, is_parameter
 from devfix.engine.uses import MODULE_USES
 from devfix.engine.values import DEVICE, MODULE
-from devfix.findings import Finding, Fix, InsertStatement, Related, Safety
+from devfix.findings import Finding, InsertStatement, Related, told
 from devfix.text.names import path_of
 from devfix.text.source import Source
 
@@ -110,15 +110,15 @@ def _beside(source: Source, run: GivenRun, like: Event) -> Finding | None:
     path, span = _written(run), source.span(like.node)
     suffix = source.text[source.span(like.node.func.value).end : span.end]
     message = (
-        f"`{like.path}` is moved here and `{path}` is not, though line {run.node.lineno} runs it on a value of that "
-        f"device. The fix assumes that the caller has not moved `{path}`"
+        f"`{like.path}` is moved here and `{path}` is not, though line {run.node.lineno} runs it on a value "
+        "of that device"
     )
-    fix = Fix(
-        f"move `{path}` as well",
-        (InsertStatement(source.span(like.statement), path + suffix),),
-        Safety.UNSAFE,
+    edit, related = (
+        InsertStatement(source.span(like.statement), path + suffix),
+        (Related(source.span(run.node), "it is run here"),),
     )
-    return Finding(CODEMOD, span, message, fix, (Related(source.span(run.node), "it is run here"),))
+    assumes = f"the caller has not moved `{path}`"
+    return told(CODEMOD, span, message, f"move `{path}` as well", (edit,), related, assumes)
 
 
 def _chosen(analysis: Analysis, run: GivenRun, init: Function) -> Finding | None:
@@ -136,15 +136,11 @@ def _chosen(analysis: Analysis, run: GivenRun, init: Function) -> Finding | None
     if not held or not devices:
         return None
     _, last = sorted((kept[held][1], kept[devices[0]][1]), key=lambda one: one.lineno)
-    message = (
-        f"`{held}` is never moved to `{devices[0]}`, where line {run.node.lineno} runs it on its input. "
-        "The fix assumes that the caller has not moved it"
-    )
-    edit = InsertStatement(source.span(last), f"{held}.to({devices[0]})")
+    message = f"`{held}` is never moved to `{devices[0]}`, where line {run.node.lineno} runs it on its input"
+    edit, span = InsertStatement(source.span(last), f"{held}.to({devices[0]})"), source.span(kept[held][1])
     related = (Related(source.span(run.node), "it is run here"),)
-    return Finding(
-        CODEMOD, source.span(kept[held][1]), message, Fix(f"move `{held}`", (edit,), Safety.UNSAFE), related
-    )
+    assumes = "the caller has not moved it"
+    return told(CODEMOD, span, message, f"move `{held}`", (edit,), related, assumes)
 
 
 def _kept(init: Function) -> dict[str, tuple[str, ast.stmt]]:

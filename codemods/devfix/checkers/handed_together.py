@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from devfix.engine.analysis import Analysis
 from devfix.engine.events import HANDED, MOVED, MOVES, OWNED, WRAPPED, Event
 from devfix.engine.evidence_of_modules import class_of, is_class_name, makes_no_module
-from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety
+from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.models.loader import BUILDING, models
 from devfix.text.names import path_of
 from devfix.text.placing import bound_before
@@ -67,16 +67,16 @@ def _finding(analysis: Analysis, call: ast.AST, left: Event, like: Event, other:
     name, given = left.path, left.name
     message = (
         f"`{name}` is handed to `{given}` with `{other}` and others, which are moved to `{like.device}`, but is not "
-        f"moved itself. The fix assumes that `{given}` does not move it"
+        f"moved itself"
     )
-    edit: Edit | None = None
+    edits: tuple[Edit, ...] = ()
     if isinstance(like.statement, ast.Expr):
         if bound_before(source, ast.parse(name, mode="eval").body, like.statement):
-            edit = InsertStatement(source.span(like.statement), name + suffix)
+            edits = (InsertStatement(source.span(like.statement), name + suffix),)
     elif isinstance(made, ast.Call):
         device = [*node.args, *(one.value for one in node.keywords)]
         if all(bound_before(source, one, source.statement(made)) for one in device):
-            edit = AppendCall(source.span(made), suffix)
-    fix = Fix(f"move `{name}` as well", (edit,), Safety.UNSAFE) if edit is not None else None
+            edits = (AppendCall(source.span(made), suffix),)
+    title, assumes = f"move `{name}` as well", f"`{given}` does not move it"
     related = (Related(source.span(call), "they are passed here"),)
-    return Finding(CODEMOD, source.span(made), message, fix, related)
+    return told(CODEMOD, source.span(made), message, title, edits, related, assumes)

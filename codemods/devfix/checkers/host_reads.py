@@ -43,7 +43,7 @@ from devfix.engine.values import (
     UNKNOWN,
     USES,
 )
-from devfix.findings import AppendCall, Edit, Finding, Fix, Related, Safety, WrapExpression
+from devfix.findings import AppendCall, Edit, Finding, Related, WrapExpression, told
 from devfix.models.loader import tensor_attributes
 from devfix.text.bindings import function_around
 from devfix.text.source import Source
@@ -305,21 +305,19 @@ def _is_as_passed(read: HostRead) -> bool:
 
 def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     source, node = analysis.file.source, read.value_node
-    told = quoted(source, node)
-    place, related = _where(read, told, analysis)
-    message = f"{told} {'holds tensors that are' if read.many else 'is'} {place}"
+    code = quoted(source, node)
+    place, related = _where(read, code, analysis)
+    message = f"{code} {'holds tensors that are' if read.many else 'is'} {place}"
     message += f", and `{_reader(read, source)}` raises unless it is on the CPU"
     # Nothing but a tensor has the method `numpy` here, or was moved and serves as lengths.
     named = read.operation == "numpy" or (read.is_lengths and read.value.is_moved)
     sure = (named or read.value.kind in (TENSOR, UNKNOWN)) and OR_NUMBER not in read.assumed
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
-        return Finding(codemod, source.span(node), message, None, related)
+        return Finding(codemod, source.span(node), message, related=related)
     span = source.span(node)
     unless = _unproven(read, source) or _unproven_beside(read, analysis)
-    message += f". The fix assumes that {unless}" if unless else ""
     edit: Edit = WrapExpression(span, "[t.cpu() for t in ", "]") if read.many else AppendCall(span, ".cpu()")
-    fix = Fix(f"copy {told} to the CPU", (edit,), Safety.UNSAFE if unless else Safety.SAFE)
-    return Finding(codemod, span, message, fix, related)
+    return told(codemod, span, message, f"copy {code} to the CPU", (edit,), related, unless)
 
 
 def _unproven(read: HostRead, source: Source) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 from devfix.checkers.signs import quoted, root_name
 from devfix.engine.analysis import Analysis
-from devfix.findings import AppendCall, Edit, Finding, Fix, Related, ReplaceExpression, Safety
+from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, told
 from devfix.text.names import path_of
 from devfix.text.placing import bound_before, stores
 from devfix.text.source import Source
@@ -35,15 +35,15 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
             f"{quoted(source, node.slice)} indexes {base}, of which only what it selects is moved to the device of the "
             "index: this raises"
         )
-        message += f". The fix assumes that {base} is a tensor on another device" if path else ""
         edit: Edit = AppendCall(source.span(node.slice), f".to({path}.device)")
         alone = device is not None and _is_alone(source, node.slice, made)
         if device is not None and alone and bound_before(source, home, made):
             edit = ReplaceExpression(source.span(device), f"{path}.device")
-        fix = Fix(f"keep it where {base} is", (edit,), Safety.UNSAFE) if path else None
+        title, assumes = f"keep it where {base} is", f"{base} is a tensor on another device"
         related = (Related(source.span(move), "the selected rows are moved here"),)
         lines = {source.position(source.span(one).start)[0] for one in (device or node, node)}
-        yield Finding(CODEMOD, source.span(device or node), message, fix, related), lines
+        span, edits = source.span(device or node), (edit,) if path else ()
+        yield told(CODEMOD, span, message, title, edits, related, assumes), lines
 
 
 def _device(source: Source, index: ast.expr, move: ast.Call) -> ast.expr | None:

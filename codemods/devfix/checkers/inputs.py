@@ -15,7 +15,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
 from devfix.engine.values import DROP, LOAD, MAKE, MODULE, PASS, TENSOR
-from devfix.findings import Edit, Finding, Fix, Related, Safety, Span
+from devfix.findings import Edit, Finding, Related, Span, told
 from devfix.models import frameworks
 from devfix.models.loader import models
 from devfix.repair.candidates import at_its_making, made_at, written
@@ -143,35 +143,30 @@ def _finding(mover: Mover, inputs: list[Input], analysis: Analysis) -> Finding:
     device = first.device
     far = _is_far(first, source)
     if len(inputs) == 1 and not mover.is_taken_apart(first) and (far or not edits):
-        told, instead = at_its_making(first.mismatch, analysis)
+        there, instead = at_its_making(first.mismatch, analysis)
         if instead:
-            device, edits, span = told, instead, source.span(made_at(first.mismatch).node)
+            device, edits, span = there, instead, source.span(made_at(first.mismatch).node)
     seen = first.is_passed or first.mismatch.file is analysis.file  # how it gets there
     proven = sure and seen and all(is_proven(one.mismatch, analysis, device) for one in inputs)
     before = fails_before(first.mismatch, analysis) if proven else ""
     made = made_at(first.mismatch)
-    there = made.file is analysis.file and span == source.span(made.node) and first.binding is None
-    texts = list(dict.fromkeys(quoted(source, made.node if there else one.node) for one in inputs))
+    here = made.file is analysis.file and span == source.span(made.node) and first.binding is None
+    texts = list(dict.fromkeys(quoted(source, made.node if here else one.node) for one in inputs))
     subject = " and ".join(texts[:3])
-    named = " and ".join(
-        [shown(source, made.node if there else first.node)] if len(texts) == 1 else texts[:3]
-    )
+    named = " and ".join([shown(source, made.node if here else first.node)] if len(texts) == 1 else texts[:3])
     be = "is" if len(texts) == 1 else "are"
-    origin = "" if there else _origin(first, analysis)
+    origin = "" if here else _origin(first, analysis)
     use = use_of(first.mismatch, analysis, named, it=texts[0] if len(texts) > 1 else "it")
     message = f"{named}{origin} {be} on the CPU; {use}"
-    if edits and not (proven := proven and not before):
-        message += assumptions(first.mismatch, before or _unproven(first))
+    unless = "" if proven and not before else assumptions(first.mismatch, before or _unproven(first))
     passed = first.is_passed and first.mismatch.file is analysis.file
     related = [Related(source.span(first.node), "it is passed here" if passed else "it is used here")]
     if passed:
         related.append(Related(source.span(first.mismatch.node), "it is used here"))
     if first.made.file is analysis.file and isinstance(first.made.node, ast.Call):
         related.append(Related(source.span(first.made.node), "it is made here"))
-    fix = Fix(f"move {subject} to `{device}`", edits, Safety.SAFE if proven else Safety.UNSAFE)
-    return Finding(
-        CODEMOD, span, message, fix if edits else None, (*_placed(first.mismatch, analysis), *related)
-    )
+    related = [*_placed(first.mismatch, analysis), *related]
+    return told(CODEMOD, span, message, f"move {subject} to `{device}`", edits, tuple(related), unless)
 
 
 def _is_far(one: Input, source: Source) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devfix.checkers.surgeries import line_of, told
+from devfix.checkers.surgeries import CODEMOD, line_of
 from devfix.engine.analysis import Analysis
 from devfix.engine.events import ATTACHED, MOVED, USED, WRAPPED, Event
 from devfix.engine.evidence_of_modules import is_about_placement, keeps_what_it_loads
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import VAR
 from devfix.engine.values import MODULE
-from devfix.findings import Edit, Finding, InsertStatement, MoveStatement, Related, Safety
+from devfix.findings import Edit, Finding, InsertStatement, MoveStatement, Related, told
 from devfix.repair.earlier import earlier
 from devfix.repair.ways import jumps, looked_at
 from devfix.text.names import path_of
@@ -87,14 +87,14 @@ def _after_use(analysis: Analysis, before: list[Event], move: Event) -> Finding 
             edits = edits[:1]  # what arrives later needs the late move, too
         line, later = line_of(source, mismatch.node), line_of(source, move.node)
         return told(
+            CODEMOD,
             source.span(node),
             f"`{mismatch.operation}` is run on line {line} and raises on an accelerator, since `{move.path}` is moved "
             f"only on line {later}",
             f"move `{move.path}` before it is run",
             edits,
-            Safety.SAFE if sure and not mismatch.assumed else Safety.UNSAFE,
             (Related(source.span(move.node), f"`{move.path}` is moved here"),),
-            f"nothing in between needs `{move.path}` on the CPU",
+            "" if sure and not mismatch.assumed else f"nothing in between needs `{move.path}` on the CPU",
         )
     return None
 
@@ -146,14 +146,14 @@ def _after_wrap(source: Source, before: list[Event], move: Event) -> Finding | N
         asks = isinstance(event.node, ast.Call) and any(k.arg == "device_ids" for k in event.node.keywords)
         edits, sure = earlier(source, move, statement, event.path, fails=asks)
         return told(
+            CODEMOD,
             source.span(move.node),
             f"`{event.path}` is wrapped in {event.name} on line {line_of(source, statement)}, before it is moved"
             f"{': this raises' if asks else ''}",
             f"move `{event.path}` before it is wrapped",
             edits,
-            Safety.SAFE if sure else Safety.UNSAFE,
             (Related(source.span(event.node), "it is wrapped here"),),
-            f"nothing in between needs `{event.path}` on the CPU",
+            "" if sure else f"nothing in between needs `{event.path}` on the CPU",
         )
     return None
 
@@ -189,12 +189,12 @@ def _reloaded(analysis: Analysis) -> Iterator[Finding]:
         expression = ast.parse(device, mode="eval").body
         known = steady(source, expression) and bound_before(source, expression, statement)
         yield told(
+            CODEMOD,
             source.span(node),
             f"`{path}` was moved to `{device}` on line {line_of(source, move.node)}, but takes over the weights "
             f"that `load_state_dict` gets on line {line}",
             f"move `{path}` again",
             (InsertStatement(source.span(statement), f"{path}.to({device})"),) if known else (),
-            Safety.UNSAFE,
             (Related(source.span(move.node), f"`{path}` is moved here"),),
             "these are on the CPU",
         )
@@ -236,12 +236,12 @@ def _in_one_branch(source: Source, events: list[Event], move: Event, moves: list
     ):
         edits = ()  # it is needed in the branch, or not behind it
     return told(
+        CODEMOD,
         source.span(move.node),
         f"`{move.path}` is moved to `{device}` only if `{test}`, but it is run on line "
         f"{line_of(source, use.node)} either way",
         f"move `{move.path}` either way" if edits else "",
         edits,
-        Safety.UNSAFE,
         (Related(source.span(use.node), "it is run here"),),
         "nothing needs it on the CPU otherwise",
     )

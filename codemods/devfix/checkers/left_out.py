@@ -11,7 +11,7 @@ from devfix.engine.evidence import about_devices, is_for_tests, is_handed_name
 from devfix.engine.facts import LeftOut, Term
 from devfix.engine.files import Class, Function, FunctionNode
 from devfix.engine.places import DEFAULT, LITERAL, NO_PATH, Place, literal
-from devfix.findings import Finding, Fix, Related, Safety, SetArgument
+from devfix.findings import Finding, Related, SetArgument, told
 from devfix.repair.expressible import devices_at
 from devfix.text.source import Source
 
@@ -32,16 +32,13 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         if not device:
             continue
         span, name = source.span(one.node), one.parameter
-        message = (
-            f"{quoted(source, one.node.func)} is called without `{name}={device}`, {why}. "
-            f"The fix assumes that its result belongs on `{device}`"
-        )
-        fix = Fix(f"pass `{name}={device}`", (SetArgument(span, name, device),), Safety.UNSAFE)
+        message = f"{quoted(source, one.node.func)} is called without `{name}={device}`, {why}"
         related: tuple[Related, ...] = ()
         if one.callee.file is analysis.file:
             at = next(argument for argument in one.callee.parameters if argument.arg == name)
             related = (Related(source.span(at), "the device that it takes"),)
-        yield Finding(_CODEMOD, span, message, fix, related)
+        title, edit = f"pass `{name}={device}`", SetArgument(span, name, device)
+        yield told(_CODEMOD, span, message, title, (edit,), related, f"its result belongs on `{device}`")
 
 
 def _of_the_same_name(analysis: Analysis) -> Iterator[LeftOut]:

@@ -64,7 +64,7 @@ EXAMPLES = (
         _FILLER.format(move="    filler = filler.to(mask.device)"),
         raises="same device|Expected all tensors",
     ),
-    Example(
+    Example.changed(
         "A tensor made on CUDA is combined with an argument",
         """\
 import torch
@@ -79,19 +79,7 @@ device = "cuda:1" if torch.cuda.device_count() > 1 else "cpu"
 rows = torch.arange(6.0, device=device).view(3, 2)
 print(mix(rows, 0.5).sum().item() if rows.is_cuda else 15.0)
 """,
-        """\
-import torch
-
-
-def mix(data: torch.Tensor, weight: float) -> torch.Tensor:
-    order = torch.arange(data.size(0) - 1, -1, -1, device=data.device)
-    return weight * data + (1 - weight) * data[order, :]
-
-
-device = "cuda:1" if torch.cuda.device_count() > 1 else "cpu"
-rows = torch.arange(6.0, device=device).view(3, 2)
-print(mix(rows, 0.5).sum().item() if rows.is_cuda else 15.0)
-""",
+        ("data.size(0) - 1, -1, -1).cuda()", "data.size(0) - 1, -1, -1, device=data.device)"),
         raises="same device|Expected all tensors|indices should be",
     ),
     Example(
@@ -103,13 +91,15 @@ print(mix(rows, 0.5).sum().item() if rows.is_cuda else 15.0)
         safety=Safety.UNSAFE,
         raises="same device|Expected all tensors",
     ),
-    Example(
+    Example.changed(
         "By option: one device for a script that is CUDA throughout",
         _SCRIPT.format(declared="", move=".cuda()"),
-        _SCRIPT.format(
-            declared='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n',
-            move=".to(device)",
-        ).replace("torch.ones(3, 4).to(device)", "torch.ones(3, 4, device=device)"),
+        (
+            "from torch import nn\n",
+            'from torch import nn\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n',
+        ),
+        ("model = nn.Linear(4, 2).cuda()", "model = nn.Linear(4, 2).to(device)"),
+        ("x = torch.ones(3, 4).cuda()", "x = torch.ones(3, 4, device=device)"),
         safety=Safety.UNSAFE,
         options=(("declare", "cuda"),),
     ),

@@ -17,10 +17,10 @@ from devfix.engine.values import BATCH, CALLER, LOCAL, MODULE, TENSOR
 from devfix.models import frameworks
 from devfix.repair.candidates import exact_at
 from devfix.repair.expressible import devices_at, expressible
-from devfix.text.bindings import FunctionNode, bound, function_around
+from devfix.text.bindings import bound, function_around
 from devfix.text.names import path_of
 from devfix.text.placing import around, bound_before, is_local, stores
-from devfix.text.source import Source
+from devfix.text.source import FunctionNode, Source
 
 _OPTIONS = re.compile(
     r"^(?:self\.)?(?:args|opts?|cfg|config|params|hparams|options|training_args|flags)\.device$", re.I

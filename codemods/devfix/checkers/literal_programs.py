@@ -19,9 +19,9 @@ from devfix.findings import Edit, Elsewhere, Safety, Span
 from devfix.flow import Flow
 from devfix.models.frameworks import HOST_BASES
 from devfix.project.marks import CHOOSES, OTHER, marks_in
-from devfix.text.bindings import FunctionNode, function_around
+from devfix.text.bindings import function_around
 from devfix.text.placing import around
-from devfix.text.source import Source
+from devfix.text.source import FunctionNode, Source
 
 Scope = FunctionNode | ast.Module
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

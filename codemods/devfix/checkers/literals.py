@@ -186,7 +186,7 @@ class _Judge:
 
     def __init__(self, program: Program, function: Scope, sites: list[Named]) -> None:
         self.program, self.function, self.sites = program, function, sites
-        self.flow, self.source, self.analysis = program.flow, program.source, program.analysis
+        self.source, self.analysis = program.source, program.analysis
         self.left: list[Named] = []  # of which nothing is known
 
     def verdicts(self) -> Iterator[Verdict]:

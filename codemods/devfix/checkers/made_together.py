@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from devfix.checkers.signs import MOVES, quoted
 from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold_no_weights
-from devfix.findings import AppendCall, Edit, Finding, Fix, InsertStatement, Related, Safety
+from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.text.placing import about_devices, bound_before, dotted
 from devfix.text.source import Source
 
@@ -188,7 +188,7 @@ def _unlike(
     elif may_hold_no_weights(dotted(call.func)):
         return None
     message = f"`{path}` is not moved, unlike {quoted(source, other)} and others next to it"
-    message += ". The fix assumes that they are used together"
-    fix = Fix(f"append `{move}`" if made else f"move `{path}` as well", (edit,), Safety.UNSAFE)
+    title = f"append `{move}`" if made else f"move `{path}` as well"
     related = (Related(source.span(other), "this one is moved"),)
-    return Finding(CODEMOD, span if made else source.span(statement), message, fix, related)
+    at = span if made else source.span(statement)
+    return told(CODEMOD, at, message, title, (edit,), related, "they are used together")

@@ -32,7 +32,7 @@ from devfix.engine.values import (
     History,
     Link,
 )
-from devfix.findings import Edit, Finding, Fix, Related, Safety
+from devfix.findings import Edit, Finding, Related, told
 from devfix.models.loader import models
 from devfix.repair.buffers import as_buffer, is_safe_buffer
 from devfix.repair.candidates import (
@@ -53,12 +53,6 @@ CODEMODS = (
     "hard-coded-cuda",
     "restore-after-move",
 )
-
-
-def findings(analysis: Analysis, wanted: Collection[str]) -> Iterator[Finding]:
-    """One finding for each value that strays, of the codemods that are wanted."""
-    for finding, _ in found(analysis, wanted):
-        yield finding
 
 
 def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding, set[int]]]:
@@ -218,15 +212,15 @@ def _finding(
     if codemod == "module-never-moved" and mismatch.stray_place.kind != CPU:
         safe = is_safe_move(mismatch, analysis)
     before = fails_before(mismatch, analysis) if safe else ""
-    if edits and not (safe := safe and not before):
-        message += assumptions(mismatch, before or ("it should move with the module" if registers else ""))
+    unless = ""
+    if not safe or before:
+        unless = assumptions(mismatch, before or ("it should move with the module" if registers else ""))
     here = mismatch.file is analysis.file
     word = "run" if codemod == "module-never-moved" else "used"
     related = (Related(source.span(mismatch.node), f"it is {word} here"),) if here else ()
-    fix = Fix(title, edits, Safety.SAFE if safe else Safety.UNSAFE) if edits else None
     if beside is not None:
         at, related = beside, (Related(source.span(at), "it is made here"),)
-    return Finding(codemod, source.span(at), message, fix, related)
+    return told(codemod, source.span(at), message, title, edits, related, unless)
 
 
 def _fix(

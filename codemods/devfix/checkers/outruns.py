@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence_of_modules import is_average
 from devfix.engine.facts import Outrun
-from devfix.findings import Edit, Finding, Fix, MoveStatement, Related, Safety
+from devfix.findings import Edit, Finding, MoveStatement, Related, told
 from devfix.models.loader import models
 from devfix.repair.needed import used_after
 from devfix.repair.ways import changed, looked_at
@@ -22,12 +22,12 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
     """Findings, each with the nodes that it is about."""
-    source, told = analysis.file.source, set[ast.AST]()
+    source, seen = analysis.file.source, set[ast.AST]()
     for one in analysis.outruns:
         node = _node(one, analysis)
         if (
             node is None
-            or node in told
+            or node in seen
             or not isinstance(one.move, ast.Call)
             or not follows(source, node, one.move)
         ):
@@ -39,7 +39,7 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
             or not used_after(source, _home(source, one.move), path, node, one.move)
         ):
             continue
-        told.add(node)
+        seen.add(node)
         moved = path_of(one.move.func.value) if isinstance(one.move.func, ast.Attribute) else ""
         edits, unnoticed = _first(one, node, moved, analysis)
         proven = not one.module.assumed and unnoticed and (one.how == "restored" or _is_known(node, analysis))
@@ -49,11 +49,10 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         message = f"{what} before `{source.code(one.move)}`, so it stays on the CPU, and "
         message += "combining it with the weights" if one.how == "copied" else "the next step"
         message += " raises on an accelerator"
-        fix = Fix(f"move `{moved}` first", edits, Safety.SAFE if proven else Safety.UNSAFE) if edits else None
-        if fix is not None and not proven:
-            message += f". The fix assumes that nothing in between needs `{moved}` on the CPU"
+        title, assumes = f"move `{moved}` first", f"nothing in between needs `{moved}` on the CPU"
         related = (Related(source.span(one.move), f"`{moved}` is moved here" if moved else "the move"),)
-        yield Finding(CODEMOD, source.span(node), message, fix, related), [node, one.move]
+        unless = "" if proven else assumes
+        yield told(CODEMOD, source.span(node), message, title, edits, related, unless), [node, one.move]
 
 
 def _node(one: Outrun, analysis: Analysis) -> ast.AST | None:

@@ -14,7 +14,7 @@ from devfix.engine.files import Class, Function
 from devfix.engine.stores import NOWHERE, Kept, Method, Store, kept_by, only_building, super_call
 from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.values import MAPPING, MODULE, SEQUENCE, STORE, UNKNOWN, Link, Value, elements
-from devfix.findings import Finding, Fix, Related, Safety
+from devfix.findings import Finding, Related, told
 from devfix.models.loader import models, module_attributes
 from devfix.repair.plain_containers import PlainContainer, as_module_container
 from devfix.text.names import of_self
@@ -43,16 +43,12 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
             f"the modules in `{name}` of `{found.owner.node.name}` are in a plain {kind}: `.to(device)` leaves them "
             "on the CPU, and `parameters()` and `state_dict()` miss them"
         )
-        if edits:
-            message += (
-                f". The fix assumes that they should be trained and saved with `{found.owner.node.name}`"
-            )
-            message += f", and that callers pass modules in a plain {kind}" if found.guessed else ""
+        assumes = f"they should be trained and saved with `{found.owner.node.name}`"
+        assumes += f", and that callers pass modules in a plain {kind}" if found.guessed else ""
         title = f"register the modules of `{name}` in `nn.{new}`"
-        fix = Fix(title, edits, Safety.UNSAFE) if edits else None
         related = (Related(source.span(found.use), f"`{found.method.name}` runs them here"),)
         at = found.stores[0].statement
-        yield Finding(CODEMOD, source.span(at), message, fix, related), [at, found.use]
+        yield told(CODEMOD, source.span(at), message, title, edits, related, assumes), [at, found.use]
 
 
 def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:

@@ -20,16 +20,17 @@ from devfix.engine.values import GLOBAL, LOCAL, MAKE, MODULE, NAME
 from devfix.findings import (
     Edit,
     EnsureImport,
+    Finding,
     InsertStatement,
     MoveStatement,
     Related,
     ReplaceExpression,
+    told,
 )
 from devfix.text.placing import bound_before
-from devfix.text.remarks import Remark
 
 
-def remarks(analysis: Analysis) -> Iterator[Remark]:
+def findings(analysis: Analysis) -> Iterator[Finding]:
     """What is wrong with the processes of a program, in one file."""
     steps = Steps(analysis)
     if steps.is_owned:
@@ -48,7 +49,7 @@ class Program:
     def __init__(self, analysis: Analysis, steps: Steps) -> None:
         self.analysis, self.source, self.steps = analysis, analysis.file.source, steps
 
-    def without_device(self) -> Iterator[Remark]:
+    def without_device(self) -> Iterator[Finding]:
         """A process joins a group of an accelerator's backend and has a number, but uses the current device."""
         source = self.source
         for join in self.steps.here("joins"):
@@ -68,7 +69,8 @@ class Program:
             if not text:
                 at = numbers[0].at
                 text = source.code(at) if at is not None else min(numbers[0].local, key=len)
-            yield Remark(
+            yield told(
+                "one-device",
                 source.span(join.node),
                 f"the process group uses the current GPU, and nothing sets it for process `{text}`: "
                 "all processes use the first GPU",
@@ -123,7 +125,7 @@ class Program:
                 return text, (InsertStatement(anchor, f"torch.cuda.set_device({text})", before=is_later),)
         return "", ()
 
-    def objects(self) -> Iterator[Remark]:
+    def objects(self) -> Iterator[Finding]:
         """Objects are gathered over the current device, and nothing sets that."""
         source = self.source
         if not any(joins_accelerators(one) and one.file is self.analysis.file for one in self.steps.joins):
@@ -139,7 +141,8 @@ class Program:
                     InsertStatement(source.span(statement), f"torch.cuda.set_device({rank})", before=True),
                 )
             assert isinstance(one.node, ast.Call)
-            yield Remark(
+            yield told(
+                "one-device",
                 source.span(one.node),
                 f"`{source.code(one.node.func)}` uses the current GPU, and nothing sets it for each process: "
                 "call `torch.cuda.set_device` first",
@@ -149,7 +152,7 @@ class Program:
             )
             return
 
-    def on_the_first(self) -> Iterator[Remark]:
+    def on_the_first(self) -> Iterator[Finding]:
         """A module that gets `device_ids` is on the current device, which nothing sets, or on the CPU."""
         source = self.source
         for wrap in self.steps.here("wraps"):
@@ -164,7 +167,8 @@ class Program:
                 if bound_before(source, wrap.node.args[0], statement) and isinstance(
                     wrap.node.args[0], ast.Name
                 ):
-                    yield Remark(
+                    yield told(
+                        "one-device",
                         source.span(wrap.node),
                         f"`{name}` is on the CPU; DistributedDataParallel with `device_ids` needs it on `{text}`",
                         f"move `{name}` to `{text}` first",
@@ -183,7 +187,8 @@ class Program:
                             source.span(statement), f"torch.cuda.set_device({text})", before=True
                         ),
                     )
-                yield Remark(
+                yield told(
+                    "one-device",
                     source.span(move),
                     f"every process puts `{name}` on the first GPU: nothing sets the device of process `{text}`",
                     f"call `torch.cuda.set_device({text})` first",
@@ -214,7 +219,7 @@ class Program:
             for one in self.source.of_kind(ast.Call, root)
         )
 
-    def moved_too_early(self) -> Iterator[Remark]:
+    def moved_too_early(self) -> Iterator[Finding]:
         """The device is set below something that went to the current one."""
         source = self.source
         for step in self.steps.here("sets"):
@@ -230,7 +235,8 @@ class Program:
                 ):
                     continue
                 if source.span(bare.node).end <= source.span(call).start:
-                    yield Remark(
+                    yield told(
+                        "one-device",
                         source.span(call),
                         f"`{source.code(bare.node)}` runs before `{source.code(call)}`, "
                         "so every process puts it on the first GPU",
@@ -250,7 +256,7 @@ class Program:
             return ()
         return (MoveStatement(source.span(statement), source.span(block[index - 1])),)
 
-    def global_numbers(self) -> Iterator[Remark]:
+    def global_numbers(self) -> Iterator[Finding]:
         """The number among all processes, taken for that of a device of this machine."""
         source = self.source
         if self._is_one_machine():
@@ -272,7 +278,8 @@ class Program:
             at = steps[0].at or steps[0].node
             shown = origin if here and named is not None else at
             code = source.code(origin if here else at)
-            yield Remark(
+            yield told(
+                "one-device",
                 source.span(shown),
                 f"`{code}` counts the processes of all machines, but is used as the index of a GPU on this one: "
                 "a second machine has no such GPU",

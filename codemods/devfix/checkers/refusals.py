@@ -18,11 +18,10 @@ from devfix.findings import (
     AppendCall,
     Edit,
     Finding,
-    Fix,
     InsertStatement,
     ReplaceExpression,
-    Safety,
     SetArgument,
+    told,
 )
 from devfix.models.loader import models
 from devfix.repair import legacy
@@ -58,11 +57,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
 
 
 def _finding(source: Source, node: ast.AST, message: str, title: str, edit: Edit, unless: str) -> Finding:
-    """The finding; its fix is safe unless something is assumed."""
-    safe = not unless
-    message += f". The fix assumes that {unless}" if unless else ""
-    fix = Fix(title, (edit,), Safety.SAFE if safe else Safety.UNSAFE)
-    return Finding(CODEMOD, source.span(node), message, fix)
+    return told(CODEMOD, source.span(node), message, title, (edit,), assumes=unless)
 
 
 def _legacy(analysis: Analysis, call: ast.Call) -> Iterator[Finding]:
@@ -199,12 +194,9 @@ def _probes(analysis: Analysis) -> Iterator[tuple[ast.AST, Finding]]:
                     SetArgument(source.span(one), "device", device),
                     InsertStatement(source.span(source.statement(call)), f"self.to({device})", before=True),
                 )
-                message = (
-                    f"{quoted(source, one)} is on the CPU, but `{given[0]}`, which is run on it, may be elsewhere. "
-                    f"The fix assumes that `{given[0]}` has parameters"
-                )
-                fix = Fix(f"make it on `{device}`", edits, Safety.UNSAFE)
-                yield one, Finding(CODEMOD, source.span(one), message, fix)
+                message = f"{quoted(source, one)} is on the CPU, but `{given[0]}`, which is run on it, may be elsewhere"
+                title, assumes = f"make it on `{device}`", f"`{given[0]}` has parameters"
+                yield one, told(CODEMOD, source.span(one), message, title, edits, assumes=assumes)
 
 
 def _wanted(source: Source, test: ast.expr) -> Iterator[tuple[str, str]]:

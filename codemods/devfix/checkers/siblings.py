@@ -9,7 +9,7 @@ from devfix.checkers import made_together
 from devfix.checkers.signs import MOVES, is_other_framework, moves_itself, quoted
 from devfix.engine.analysis import Analysis
 from devfix.engine.files import Class, Function
-from devfix.findings import AppendCall, Finding, Fix, InsertStatement, Related, Safety
+from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.models.loader import models
 from devfix.text.source import Source
 
@@ -85,12 +85,11 @@ def _together(
 def _left_out(source: Source, loop: ast.For, call: ast.Call, move: ast.Assign, name: str) -> Finding:
     line = source.position(source.span(move).start)[0]
     message = f"`{name}` is not moved, unlike the rest of the batch, which line {line} moves"
-    text, fix = source.code(move), None
+    text, edits = source.code(move), tuple[Edit, ...]()
     if "\n" not in text and "#" not in text and source.statement(call) in loop.body:
-        edit = InsertStatement(source.span(source.statement(call)), text, before=True)
-        fix = Fix(f"move `{name}` as well", (edit,), Safety.UNSAFE)
-        message += ". The fix assumes that it arrives on the CPU"
-    return Finding(INPUTS, source.span(call), message, fix, (Related(source.span(move), "it is moved here"),))
+        edits = (InsertStatement(source.span(source.statement(call)), text, before=True),)
+    title, related = f"move `{name}` as well", (Related(source.span(move), "it is moved here"),)
+    return told(INPUTS, source.span(call), message, title, edits, related, "it arrives on the CPU")
 
 
 # --- what a round of a loop leaves for the next ---------------------------------------------------
@@ -143,11 +142,12 @@ def _next_round(
     line = source.position(source.span(first).start)[0]
     message = (
         f"{quoted(source, made)} is on the CPU, and the next iteration uses it as `{name}`, "
-        f"which line {line} makes on `{device}`. The fix assumes that it belongs there in each iteration"
+        f"which line {line} makes on `{device}`"
     )
-    fix = Fix(f"move it to `{device}`", (AppendCall(source.span(made), f".to({device})"),), Safety.UNSAFE)
+    title, edit = f"move it to `{device}`", AppendCall(source.span(made), f".to({device})")
     related = (Related(source.span(first), "the device is given here"),)
-    return Finding(FACTORIES, source.span(made), message, fix, related)
+    assumes = "it belongs there in each iteration"
+    return told(FACTORIES, source.span(made), message, title, (edit,), related, assumes)
 
 
 # --- methods -----------------------------------------------------------------------------------
@@ -173,11 +173,10 @@ def _methods(source: Source, owner: Class) -> Iterator[Finding]:
                 continue
             (mover, move), text = movers[0], f"{attribute}.to({device})"
             message = f"`{attribute}` is run on a value on `{device}`, to which only `{mover}` moves it"
-            message += f". The fix assumes that `{method.name}` can run before `{mover}`"
             edit = InsertStatement(source.span(source.statement(at)), text, before=isinstance(at, ast.Call))
             related = (Related(source.span(move), "it is moved here"),)
-            fix = Fix(f"move `{attribute}` here, too", (edit,), Safety.UNSAFE)
-            yield Finding(MODULES, source.span(at), message, fix, related)
+            title, assumes = f"move `{attribute}` here, too", f"`{method.name}` can run before `{mover}`"
+            yield told(MODULES, source.span(at), message, title, (edit,), related, assumes)
 
 
 def _moved_attributes(source: Source, method: Function) -> Iterator[tuple[str, str, ast.Call]]:

@@ -23,7 +23,7 @@ from devfix.engine.evidence_of_modules import is_size_name, places_modules
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, OF
 from devfix.engine.values import PART, RETURN
-from devfix.findings import Edit, Finding, Fix, Related, Safety, Span, brief
+from devfix.findings import Finding, Related, Safety, Span, told
 from devfix.repair.surgeries import Plan
 from devfix.text.names import path_of
 from devfix.text.placing import follows, guards_of, settled
@@ -33,22 +33,6 @@ CODEMOD = "reorder-to"
 # Uses at which a module that is only partly on its device fails; other uses may not run it.
 _RUNS = ("called", "forward", "generate", "module", "sample", "predict", "encode", "decode")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-
-
-def told(
-    span: Span,
-    message: str,
-    title: str,
-    edits: tuple[Edit, ...],
-    safety: Safety,
-    related: tuple[Related, ...] = (),
-    assumes: str = "",
-) -> Finding:
-    """A finding; without edits it has no fix. An unsafe fix says what it assumes."""
-    fix = Fix(brief(title), edits, safety) if edits else None
-    if fix is not None and safety is Safety.UNSAFE:
-        message += f". The fix assumes that {assumes}"
-    return Finding(CODEMOD, span, brief(message), fix, related)
 
 
 def findings(analysis: Analysis) -> Iterator[Finding]:
@@ -68,7 +52,8 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
                 what = f"what `{arrival.via}` attaches is made here"
                 related.append(Related(Span(0, 0), what, made.file.path, line, column))
         message, assumes = _message(source, surgery, name, plan), f"nothing needs a part of {name} on the CPU"
-        yield told(plan.span(), message, title, edits, safety, tuple(related), assumes)
+        unless = "" if safety is Safety.SAFE else assumes
+        yield told(CODEMOD, plan.span(), message, title, edits, tuple(related), unless)
 
 
 def line_of(source: Source, node: ast.AST) -> int:

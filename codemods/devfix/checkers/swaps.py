@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devfix.checkers.surgeries import told
+from devfix.checkers.surgeries import CODEMOD
 from devfix.engine.analysis import Analysis
 from devfix.engine.events import ATTACHED, MOVED
 from devfix.engine.evidence_of_modules import is_size_name
 from devfix.engine.places import LITERAL, VAR
-from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Safety, SetArgument, Span
+from devfix.findings import AppendCall, Edit, Finding, InsertStatement, SetArgument, Span, told
 from devfix.models import torch_api
 from devfix.text.names import path_of
 from devfix.text.placing import around, covers, dotted
@@ -130,12 +130,12 @@ def _shared(source: Source, function: Function, places: Places) -> Iterator[Find
         anchor = _last(source, name, old, share)
         line = source.position(source.span(place).start)[0]
         yield told(
+            CODEMOD,
             Span(source.span(share).start, source.span(anchor).end),
             f"`{name}` replaces `{old}` on line {line} and shares its weight, but its other parameters "
             f"stay on the CPU, even if `{old}` is elsewhere",
             f"move `{name}` to where `{old}` is",
             (InsertStatement(source.span(anchor), f"{name}.to({old}.weight.device)"),),
-            Safety.UNSAFE,
             assumes=f"it is run where `{old}` was",
         )
 
@@ -194,12 +194,12 @@ def _replaced(source: Source, function: Function, places: Places) -> Iterator[Fi
         else:
             edits = (AppendCall(source.span(made), move),)
         yield told(
+            CODEMOD,
             source.span(made),
             f"a new layer replaces `{old}`, but is not moved to its device: in a model that was moved before, "
             "it stays on the CPU",
             f"move it to where `{old}` is",
             edits,
-            Safety.UNSAFE,
             assumes=f"it is run where `{old}` was",
         )
 
@@ -257,12 +257,12 @@ def _wrapper(analysis: Analysis, owner: ast.ClassDef) -> Iterator[Finding]:
         device = "device"
     edits += [SetArgument(source.span(call), "device", device) for call in factories]
     yield told(
+        CODEMOD,
         source.span(factories[0]),
         f"`{owner.name}` makes parameters on the CPU and combines them with `{parameter}`, "
         "which may have been moved before",
         f"make them where `{parameter}` is",
         tuple(edits),
-        Safety.UNSAFE,
         assumes=f"they are used where `{parameter}` is",
     )
 

@@ -9,7 +9,7 @@ from devfix.checkers.signs import lives_on_devices
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_cpu_program
 from devfix.engine.files import Function
-from devfix.findings import Finding, Fix, ReplaceExpression, Safety
+from devfix.findings import Finding, ReplaceExpression, told
 from devfix.models.loader import models
 from devfix.text.names import path_of
 from devfix.text.source import Source
@@ -32,13 +32,10 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         if _is_read(source, node, f"{source.code(value)}.numpy("):
             continue
         types = " or ".join(f"`{one}`" for one in names)
-        message = (
-            f"only a tensor on the CPU is a {types}, so this is never true of one on an accelerator. "
-            "The fix assumes that the dtype is meant"
-        )
-        edits = (ReplaceExpression(source.span(node), text),)
-        fix = Fix("ask for the dtype", edits, Safety.UNSAFE) if path_of(value) else None
-        yield Finding(CODEMOD, source.span(node), message, fix)
+        message = f"only a tensor on the CPU is a {types}, so this is never true of one on an accelerator"
+        span = source.span(node)
+        edits = (ReplaceExpression(span, text),) if path_of(value) else ()
+        yield told(CODEMOD, span, message, "ask for the dtype", edits, assumes="the dtype is meant")
 
 
 # The check, the value, the types, and what is right instead.

@@ -161,13 +161,13 @@ def where(place: Place, told: str = "") -> str:
 
 
 def assumptions(mismatch: Mismatch, otherwise: str = "") -> str:
-    """What an unsafe fix of a mismatch assumes, as a sentence to be added to the message.
+    """What an unsafe fix of a mismatch assumes, as it follows on "assumes that".
 
     `otherwise` is what it assumes if the engine has assumed nothing.
     """
     words = sorted(filter(None, map(assumption, mismatch.assumed)))
     words = words or [otherwise or _unproven(mismatch)]
-    return f". The fix assumes that {', and that '.join(words)}"
+    return ", and that ".join(words)
 
 
 def _unproven(mismatch: Mismatch) -> str:

@@ -17,7 +17,6 @@ class Writing:
     """Writes device expressions for one file, with the name that it has for torch."""
 
     def __init__(self, analysis: Analysis) -> None:
-        self.analysis = analysis
         self.source = analysis.file.source
         names = [local for local, what in self.source.imports.items() if what == "torch"]
         self.torch = "torch" if "torch" in names or not names else names[0]

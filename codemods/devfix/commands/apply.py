@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_out
+from devfix.commands.helping import CANNOT, command, output, under, write_out
 from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code, complain
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from devfix.reports.report import Report
 
 
-_WHICH, _SMOKE = "Which fixes", "Run the program first"
+_which, _smoke = under("Which fixes"), under("Run the program first")
 
 
 @command(
@@ -34,36 +34,17 @@ _WHICH, _SMOKE = "Which fixes", "Run the program first"
     codes={0: "done, or nothing to do", 1: "with --exit-code: files were changed", 2: CANNOT},
 )
 @arguments
-@option(
-    OUTPUT,
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="The format of the output.",
-)
-@option(OUTPUT, "--exit-code", "tells", is_flag=True, help="Exit with 1 if files were changed, as diff does.")
-@option(_WHICH, "--interactive", "-i", is_flag=True, help="Ask about every fix, like `git add -p`.")
-@option(
-    _WHICH,
-    "--decisions",
-    type=click.Path(),
-    metavar="FILE",
-    help="Make the fixes that you accepted on the review page.",
-)
-@option(
-    _SMOKE,
+@output("--format", "The format of the output.", "form", type=click.Choice(["text", "json"]), default="text")
+@output("--exit-code", "Exit with 1 if files were changed, as diff does.", "tells")
+@_which("--interactive -i", "Ask about every fix, like `git add -p`.")
+@_which("--decisions FILE", "Make the fixes that you accepted on the review page.", type=click.Path())
+@_smoke(
     "--smoke/--no-smoke",
+    "Whether to run the codemods' examples and the changed code first (default: no).",
     default=False,
-    help="Whether to run the codemods' examples and the changed code first (default: no).",
 )
-@option(
-    _SMOKE,
-    "--smoke-cmd",
-    metavar="COMMAND",
-    help="Run this command in copies of the repository, before and after the fixes.",
-)
-@seconds_option(_SMOKE)
+@_smoke("--smoke-cmd COMMAND", "Run this command in copies of the repository, before and after the fixes.")
+@seconds_option(_smoke)
 def apply(
     form: str,
     tells: bool,

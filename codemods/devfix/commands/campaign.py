@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devfix.commands.helping import command, write_out
+from devfix.commands.helping import command, option, write_out
 from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
@@ -39,18 +39,10 @@ def code(store: Store) -> int:
     codes={0: "done", 2: "some repositories failed, or could not be asked"},
 )
 @campaign_argument
-@click.option("--all", "everything", is_flag=True, help="Show a line for each repository.")
-@click.option(
-    "--refresh-requests",
-    "refresh",
-    is_flag=True,
-    help="First ask the servers for the state of the pull requests.",
-)
-@click.option(
-    "--watch",
-    type=click.FloatRange(1),
-    metavar="S",
-    help="Repeat this every S seconds, as long as pull requests are open.",
+@option("--all", "Show a line for each repository.", "everything")
+@option("--refresh-requests", "First ask the servers for the state of the pull requests.", "refresh")
+@option(
+    "--watch S", "Repeat this every S seconds, as long as pull requests are open.", type=click.FloatRange(1)
 )
 def status(campaign: str, everything: bool, refresh: bool, watch: float | None) -> int:
     """Show the progress of the campaign, also while it runs."""
@@ -73,8 +65,8 @@ def status(campaign: str, everything: bool, refresh: bool, watch: float | None) 
 @command(examples={"devfix migrate show spring speechbrain --patch": "show what would be pushed"})
 @campaign_argument
 @click.argument("repo", metavar="REPO")
-@click.option("--patch", is_flag=True, help="Show only the patch.")
-@click.option("--log", is_flag=True, help="Show only the output of programs.")
+@option("--patch", "Show only the patch.")
+@option("--log", "Show only the output of programs.")
 def show(campaign: str, repo: str, patch: bool, log: bool) -> int:
     """Show one repository: state, history, files of the result."""
     if patch and log:
@@ -121,8 +113,8 @@ def lines(all_: Iterable[str]) -> None:
 )
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--accept", is_flag=True, help="Accept the repositories that are named.")
-@click.option("--reject", is_flag=True, help="Reject them: they will not be pushed.")
+@option("--accept", "Accept the repositories that are named.")
+@option("--reject", "Reject them: they will not be pushed.")
 def review(campaign: str, repos: tuple[str, ...], accept: bool, reject: bool) -> int:
     """Show each undecided change and ask; or decide with --accept or --reject."""
     from devfix.migrate import campaigns

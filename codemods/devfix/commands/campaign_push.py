@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from devfix.commands.campaign import answer, campaign_argument
-from devfix.commands.helping import command, option
+from devfix.commands.helping import command, option, under
 from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from devfix.migrate.state import Row, Store
     from devfix.migrate.waves import Waves
 
-_REQUEST, _WHEN = "Pull requests", "When"
+_request, _when = under("Pull requests"), under("When")
 _FAILED = "push: "  # begins the reason of what could not be pushed
 
 
@@ -33,65 +33,40 @@ _FAILED = "push: "  # begins the reason of what could not be pushed
 )
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--accepted", is_flag=True, help="Only what was accepted in a review.")
-@click.option("--all", "everything", is_flag=True, help="Also what nobody has reviewed, without asking.")
-@click.option("--verified", is_flag=True, help="Of these, only what was verified by running it.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Push at most N repositories this time.")
-@option(
-    _REQUEST,
+@option("--accepted", "Only what was accepted in a review.")
+@option("--all", "Also what nobody has reviewed, without asking.", "everything")
+@option("--verified", "Of these, only what was verified by running it.")
+@option("--limit N", "Push at most N repositories this time.", type=click.IntRange(1))
+@_request(
     "--pull-request/--no-pull-request",
+    "Whether to open pull requests, on GitHub, GitLab, Gitea and Forgejo (default: yes); needs devfix[forges].",
     default=True,
-    help="Whether to open pull requests, on GitHub, GitLab, Gitea and Forgejo (default: yes); needs devfix[forges].",
 )
-@option(_REQUEST, "--draft", is_flag=True, help="Open them as drafts.")
-@option(_REQUEST, "--label", "labels", multiple=True, metavar="NAME", help="A label; repeatable.")
-@option(_REQUEST, "--reviewer", "reviewers", multiple=True, metavar="USER", help="A reviewer; repeatable.")
-@option(
-    _REQUEST,
-    "--title",
-    default="",
-    metavar="TEXT",
-    help="A Jinja template for the title (default: the commit's subject).",
-)
-@option(
-    _REQUEST,
-    "--body",
-    type=click.File(),
-    metavar="FILE",
-    help="A Jinja template for the text; {{ body }} is devfix's own.",
-)
-@option(
-    _WHEN,
-    "--pause",
+@_request("--draft", "Open them as drafts.")
+@_request("--label NAME...", "A label; repeatable.", "labels")
+@_request("--reviewer USER...", "A reviewer; repeatable.", "reviewers")
+@_request("--title TEXT", "A Jinja template for the title (default: the commit's subject).", default="")
+@_request("--body FILE", "A Jinja template for the text; {{ body }} is devfix's own.", type=click.File())
+@_when(
+    "--pause S",
+    "Seconds between two changes on one server (default: 1).",
     type=click.FloatRange(0),
     default=1.0,
-    metavar="S",
-    help="Seconds between two changes on one server (default: 1).",
 )
-@option(
-    _WHEN,
-    "--waves",
+@_when(
+    "--waves N",
+    "Push in waves: how many repositories have been pushed after each; one wave per call.",
     metavar="N|N%,...",
-    help="Push in waves: how many repositories have been pushed after each; one wave per call.",
 )
-@option(
-    _WHEN,
-    "--stop-at",
+@_when(
+    "--stop-at PERCENT",
+    "Push no wave if a larger share has failed checks or is closed (default: 10).",
     type=click.FloatRange(0, 100),
     default=10.0,
-    metavar="PERCENT",
-    help="Push no wave if a larger share has failed checks or is closed (default: 10).",
 )
-@option(
-    _WHEN,
-    "--rest",
-    type=click.FloatRange(0),
-    default=10.0,
-    metavar="MINUTES",
-    help="Minutes between two waves (default: 10).",
-)
-@option(_WHEN, "--hours", metavar="H-H", help="Push only at this time of day, such as 9-17.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be pushed.")
+@_when("--rest MINUTES", "Minutes between two waves (default: 10).", type=click.FloatRange(0), default=10.0)
+@_when("--hours H-H", "Push only at this time of day, such as 9-17.")
+@option("--dry-run", "Only say what would be pushed.")
 def push(
     campaign: str,
     repos: tuple[str, ...],

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import click
-
 from devfix.commands.campaign import campaign_argument, code
-from devfix.commands.helping import SOME_FAILED, command, need_html, write_into
+from devfix.commands.helping import SOME_FAILED, command, need_html, option, write_into
 
 if TYPE_CHECKING:
     from devfix.review.html.campaign import Look
@@ -19,10 +17,10 @@ if TYPE_CHECKING:
     codes=SOME_FAILED,
 )
 @campaign_argument
-@click.option("--html", metavar="FILE", help="Write a page with everything; needs devfix[html].")
-@click.option("--csv", "csv_", metavar="FILE", help="Write a table with a line for each repository.")
-@click.option("--json", "json_", metavar="FILE", help="Write all numbers and repositories.")
-@click.option("--markdown", metavar="FILE", help="Write a summary for a tracking issue.")
+@option("--html FILE", "Write a page with everything; needs devfix[html].")
+@option("--csv FILE", "Write a table with a line for each repository.", "csv_")
+@option("--json FILE", "Write all numbers and repositories.", "json_")
+@option("--markdown FILE", "Write a summary for a tracking issue.")
 def report(campaign: str, html: str | None, csv_: str | None, json_: str | None, markdown: str | None) -> int:
     """Report on the campaign, also while it runs. FILE may be -, for stdout. Default: --markdown -."""
     from devfix.migrate import campaigns, exports, summary

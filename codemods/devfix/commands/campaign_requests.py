@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.campaign import campaign_argument
-from devfix.commands.helping import command
+from devfix.commands.helping import command, option
 from devfix.commands.running import complain, tell
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 )
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--all", "everything", is_flag=True, help="All open pull requests.")
-@click.option("--comment", default="", metavar="TEXT", help="Post this comment first.")
+@option("--all", "All open pull requests.", "everything")
+@option("--comment TEXT", "Post this comment first.", default="")
 def close(campaign: str, repos: tuple[str, ...], everything: bool, comment: str) -> int:
     """Close pull requests. `push` then leaves their repositories alone until `reopen`."""
     from devfix.migrate import requesting

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
+from devfix.commands.helping import CANNOT, command, output, under, write_into
 from devfix.commands.options import arguments
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code, complain
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from devfix.reports.report import FileResult, Report
 
 
-_FINDINGS = "Which findings"
+_findings = under("Which findings")
 
 
 @command(
@@ -34,30 +34,20 @@ _FINDINGS = "Which findings"
     codes={0: "no findings", 1: "findings", 2: CANNOT},
 )
 @arguments
-@option(
-    OUTPUT,
+@output(
     "--format",
+    "text and concise are for people, the others for other tools.",
     "form",
     type=click.Choice(
         ["text", "concise", "json", "sarif", "github", "github-suggestions", "gitlab", "junit"]
     ),
     default="text",
-    help="text and concise are for people, the others for other tools.",
 )
-@option(
-    _FINDINGS, "--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings that FILE lists."
-)
-@option(_FINDINGS, "--write-baseline", type=click.Path(), metavar="FILE", help="Write all findings to FILE.")
-@option(
-    _FINDINGS, "--add-ignores", is_flag=True, help="Silence every finding with a comment; changes your files."
-)
-@option(
-    _FINDINGS,
-    "--diff-only",
-    metavar="REV",
-    help="Show only findings on lines changed since this git revision.",
-)
-@option(OUTPUT, "--statistics", is_flag=True, help="Count the findings instead of listing them.")
+@_findings("--baseline FILE", "Leave out the findings that FILE lists.", type=click.Path())
+@_findings("--write-baseline FILE", "Write all findings to FILE.", type=click.Path())
+@_findings("--add-ignores", "Silence every finding with a comment; changes your files.")
+@_findings("--diff-only REV", "Show only findings on lines changed since this git revision.")
+@output("--statistics", "Count the findings instead of listing them.")
 def check(
     form: str,
     statistics: bool,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from devfix.commands import page
-from devfix.commands.helping import CANNOT, OUTPUT, command, option, write_into
+from devfix.commands.helping import CANNOT, command, output, under, write_into
 from devfix.commands.options import arguments, seconds_option
 from devfix.commands.recovering import recovered
 from devfix.commands.running import Run, code
@@ -25,7 +25,7 @@ _BY = click.Choice(["codemod", "file", "fix"])
 
 
 _NUMBERED = "[0-9][0-9][0-9][0-9]*-*.patch"
-_PAGE = "For --format html"
+_page = under("For --format html")
 
 
 @command(
@@ -38,30 +38,24 @@ _PAGE = "For --format html"
     codes={0: "nothing to change", 1: "changes", 2: CANNOT},
 )
 @arguments
-@option(OUTPUT, "--explain", is_flag=True, help="Say above each hunk which codemod made it, and why.")
-@option(
-    OUTPUT,
+@output("--explain", "Say above each hunk which codemod made it, and why.")
+@output(
     "--format",
+    "patch: for `git apply`; mbox: for `git am`; html: a page on which to accept fixes.",
     "form",
     type=click.Choice(["patch", "mbox", "html"]),
     default="patch",
-    help="patch: for `git apply`; mbox: for `git am`; html: a page on which to accept fixes.",
 )
-@option(
-    OUTPUT,
-    "--by",
-    type=_BY,
-    help="Make one patch or commit for each codemod, file or fix (default for mbox: codemod).",
+@output(
+    "--by", "Make one patch or commit for each codemod, file or fix (default for mbox: codemod).", type=_BY
 )
-@option(OUTPUT, "--output", "-o", type=click.Path(), metavar="FILE", help="Write to FILE instead of stdout.")
-@option(OUTPUT, "--split", type=click.Path(), metavar="DIR", help="Write the patches of --by to this folder.")
-@option(
-    _PAGE,
-    "--smoke-cmd",
-    metavar="COMMAND",
-    help="Also run this command in copies of the repository, before and after, and show the result.",
+@output("--output -o FILE", "Write to FILE instead of stdout.", type=click.Path())
+@output("--split DIR", "Write the patches of --by to this folder.", type=click.Path())
+@_page(
+    "--smoke-cmd COMMAND",
+    "Also run this command in copies of the repository, before and after, and show the result.",
 )
-@seconds_option(_PAGE)
+@seconds_option(_page)
 def diff(
     explain: bool,
     form: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from devfix.commands.helping import command
+from devfix.commands.helping import command, option
 from devfix.commands.options import format_option
 from devfix.commands.running import tell
 
@@ -22,11 +22,8 @@ from devfix.commands.running import tell
 )
 @click.argument("path", default=".", type=click.Path(exists=True), metavar="[PATH]")
 @format_option
-@click.option(
-    "--torch/--no-torch",
-    "torch",
-    default=True,
-    help="Whether to start torch and run programs (default: yes).",
+@option(
+    "--torch/--no-torch", "Whether to start torch and run programs (default: yes).", "torch", default=True
 )
 def doctor(path: str, form: str, torch: bool) -> int:
     """Check devfix, its libraries, torch, the simulator and the settings for PATH.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from devfix.commands.helping import color_of, command, read_in
+from devfix.commands.helping import color_of, command, option, read_in
 
 
 @command(
@@ -16,17 +16,13 @@ from devfix.commands.helping import color_of, command, read_in
     codes={0: "a device error was explained, even if no cause was found", 2: "no device error in the text"},
 )
 @click.argument("file", metavar="FILE|-")
-@click.option(
-    "--project",
+@option(
+    "--project PATH...",
+    "The folder of the program's files; repeatable (default: the working directory).",
     "roots",
-    multiple=True,
     type=click.Path(exists=True),
-    metavar="PATH",
-    help="The folder of the program's files; repeatable (default: the working directory).",
 )
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colours."
-)
+@option("--color", "When to use colours.", type=click.Choice(["auto", "always", "never"]), default="auto")
 def explain_error(file: str, roots: tuple[str, ...], color: str) -> int:
     """Find the cause of a device error, and its fix, from a pasted traceback.
 

@@ -76,9 +76,27 @@ class Group(Command, click.Group):
 command = functools.partial(click.command, cls=Command)
 
 
-def option(group: str, *given: Any, **named: Any) -> Callable[[_Function], _Function]:
-    """`click.option`, under a heading of its own."""
-    return click.option(*given, cls=Option, group=group, **named)
+def option(declared: str, help: str, *name: str, **named: Any) -> Callable[[_Function], _Function]:
+    """An option as `--help` shows it: `--jobs -j N`, or `--include GLOB...` if repeatable; without a value a flag.
+
+    `name` is that of the parameter, where it is another one; `named` is what `click.option` takes, and a `group`.
+    """
+    words = declared.split()
+    flags = [word for word in words if word.startswith("-")]
+    metavar = " ".join(words[len(flags) :])
+    if metavar:
+        named = {"metavar": metavar.removesuffix("..."), "multiple": metavar.endswith("..."), **named}
+    elif "type" not in named and "/" not in declared:
+        named["is_flag"] = True
+    return click.option(*flags, *name, cls=Option, help=help, **named)
+
+
+def under(group: str) -> Callable[..., Callable[[_Function], _Function]]:
+    """`option`, under a heading of its own."""
+    return functools.partial(option, group=group)
+
+
+output = under(OUTPUT)
 
 
 def write_out(data: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from devfix.commands.helping import command
+from devfix.commands.helping import command, option
 
 
 @command(
@@ -14,12 +14,11 @@ from devfix.commands.helping import command
     },
     codes={0: "the editor has closed the server"},
 )
-@click.option(
-    "--observed",
+@option(
+    "--observed FILE",
+    "Also show what `devfix run --keep-going --format json -o FILE` recorded; read again for each hover.",
     type=click.Path(),
     default="",
-    metavar="FILE",
-    help="Also show what `devfix run --keep-going --format json -o FILE` recorded; read again for each hover.",
 )
 def lsp(observed: str) -> None:
     """Serve an editor over stdin and stdout (Language Server Protocol).

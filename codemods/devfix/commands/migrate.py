@@ -12,7 +12,7 @@ from devfix.commands.campaign import campaign_argument, code, lines, review, sho
 from devfix.commands.campaign_push import push
 from devfix.commands.campaign_report import report
 from devfix.commands.campaign_requests import close, reopen
-from devfix.commands.helping import SOME_FAILED, Group, option
+from devfix.commands.helping import SOME_FAILED, Group, option, under
 from devfix.commands.options import all_of
 from devfix.commands.running import complain, tell
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from devfix.migrate.state import Store
 
 
-_DISCOVERY = "Repositories of an organisation"
+_discovery = under("Repositories of an organisation")
 # Options that are settings of a campaign under the same name.
 _AS_GIVEN = (
     "codemods", "exclude_codemods", "options", "recipe", "exclude", "verify_cmd", "verify_kinds", "smoke", "smoke_cmd",
@@ -75,114 +75,43 @@ def migrate() -> None:
     }
 )
 @campaign_argument
-@click.option("--repos", multiple=True, metavar="FILE|DIR|URL", help="The repositories; repeatable.")
+@option("--repos FILE|DIR|URL...", "The repositories; repeatable.")
+@_discovery("--organisation URL...", "All repositories that it has; repeatable.")
+@_discovery("--language NAME", "Only those mostly in this language, e.g. Python.", default="")
+@_discovery("--topic NAME...", "Only those with this topic; repeatable.", "topics")
+@_discovery("--archived", "Archived ones too.")
+@_discovery("--pushed-since DAY", "Only if pushed since, such as 2026-01-31.", "since", type=_DAY)
+@_discovery(
+    "--containing TEXT", "Only those whose code contains this, such as 'import torch'.", "text", default=""
+)
+@_discovery("--ssh", "Clone over ssh instead of https.")
+@option("--forge KIND=URL...", "The kind of the server URL: github, gitlab or gitea; repeatable.", "forges")
+@option("--codemod ID...", "Run only this codemod; repeatable.", "codemods")
+@option("--exclude-codemod ID...", "Not this codemod; repeatable.", "exclude_codemods")
+@option("--option ID.NAME=VALUE...", "Set a codemod's option; repeatable.", "options")
+@option("--recipe NAME", "Run this recipe: a name, FILE.toml or FILE.yaml.", default="")
+@option("--safe/--unsafe", "Only safe fixes (default), or unsafe ones too.", "safe", default=True)
+@option("--exclude GLOB...", "In all repositories, skip files that match.")
+@option("--branch NAME", "The branch to push (default: devfix/CAMPAIGN).")
+@option("--author NAME <MAIL>", "The commits' author (default: yours, from git).")
+@option("--verify-cmd CMD", "RUNS THEIR CODE: this, before and after.", default="")
 @option(
-    _DISCOVERY,
-    "--organisation",
-    multiple=True,
-    metavar="URL",
-    help="All repositories that it has; repeatable.",
-)
-@option(
-    _DISCOVERY,
-    "--language",
-    default="",
-    metavar="NAME",
-    help="Only those mostly in this language, e.g. Python.",
-)
-@option(
-    _DISCOVERY,
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="NAME",
-    help="Only those with this topic; repeatable.",
-)
-@option(_DISCOVERY, "--archived", is_flag=True, help="Archived ones too.")
-@option(
-    _DISCOVERY,
-    "--pushed-since",
-    "since",
-    type=_DAY,
-    metavar="DAY",
-    help="Only if pushed since, such as 2026-01-31.",
-)
-@option(
-    _DISCOVERY,
-    "--containing",
-    "text",
-    default="",
-    metavar="TEXT",
-    help="Only those whose code contains this, such as 'import torch'.",
-)
-@option(_DISCOVERY, "--ssh", is_flag=True, help="Clone over ssh instead of https.")
-@click.option(
-    "--forge",
-    "forges",
-    multiple=True,
-    metavar="KIND=URL",
-    help="The kind of the server URL: github, gitlab or gitea; repeatable.",
-)
-@click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Run only this codemod; repeatable.")
-@click.option(
-    "--exclude-codemod", "exclude_codemods", multiple=True, metavar="ID", help="Not this codemod; repeatable."
-)
-@click.option(
-    "--option", "options", multiple=True, metavar="ID.NAME=VALUE", help="Set a codemod's option; repeatable."
-)
-@click.option("--recipe", default="", metavar="NAME", help="Run this recipe: a name, FILE.toml or FILE.yaml.")
-@click.option("--safe/--unsafe", "safe", default=True, help="Only safe fixes (default), or unsafe ones too.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="In all repositories, skip files that match.")
-@click.option("--branch", metavar="NAME", help="The branch to push (default: devfix/CAMPAIGN).")
-@click.option("--author", metavar="NAME <MAIL>", help="The commits' author (default: yours, from git).")
-@click.option("--verify-cmd", default="", metavar="CMD", help="RUNS THEIR CODE: this, before and after.")
-@click.option(
-    "--verify-kind",
+    "--verify-kind GLOB=CMD...",
+    "RUNS THEIR CODE: the same, if a file matches; the first match is used. Example: 'tests/*=pytest'.",
     "verify_kinds",
-    multiple=True,
-    metavar="GLOB=CMD",
-    help="RUNS THEIR CODE: the same, if a file matches; the first match is used. Example: 'tests/*=pytest'.",
 )
-@click.option(
-    "--smoke", is_flag=True, help="RUNS THEIR CODE: the functions around each fix, before and after."
+@option("--smoke", "RUNS THEIR CODE: the functions around each fix, before and after.")
+@option("--smoke-cmd CMD", "RUNS THEIR CODE: this, on CUDA, real or simulated.", default="")
+@option("--page", "Make a review page for each repository that changes.")
+@option("--shard-by", "Split each repository into shards.", type=click.Choice(["folder", "codeowners"]))
+@option("--shard-files N", "Files in a shard (default: 500).", type=click.IntRange(1), default=500)
+@option("--seconds S", "Time for a step (default: 900).", type=click.FloatRange(1), default=900.0)
+@option("--max-size MIB", "Largest repository (default: 2048).", type=click.IntRange(1), default=2048)
+@option(
+    "--max-files N", "Most files of a repository (default: 200000).", type=click.IntRange(1), default=200_000
 )
-@click.option(
-    "--smoke-cmd", default="", metavar="CMD", help="RUNS THEIR CODE: this, on CUDA, real or simulated."
-)
-@click.option("--page", is_flag=True, help="Make a review page for each repository that changes.")
-@click.option(
-    "--shard-by", type=click.Choice(["folder", "codeowners"]), help="Split each repository into shards."
-)
-@click.option(
-    "--shard-files", type=click.IntRange(1), default=500, metavar="N", help="Files in a shard (default: 500)."
-)
-@click.option(
-    "--seconds", type=click.FloatRange(1), default=900.0, metavar="S", help="Time for a step (default: 900)."
-)
-@click.option(
-    "--max-size",
-    type=click.IntRange(1),
-    default=2048,
-    metavar="MIB",
-    help="Largest repository (default: 2048).",
-)
-@click.option(
-    "--max-files",
-    type=click.IntRange(1),
-    default=200_000,
-    metavar="N",
-    help="Most files of a repository (default: 200000).",
-)
-@click.option(
-    "--max-file-size", type=click.IntRange(1), default=16, metavar="MIB", help="Largest file (default: 16)."
-)
-@click.option(
-    "--memory",
-    type=click.IntRange(256),
-    default=4096,
-    metavar="MIB",
-    help="Memory of a process (default: 4096).",
-)
+@option("--max-file-size MIB", "Largest file (default: 16).", type=click.IntRange(1), default=16)
+@option("--memory MIB", "Memory of a process (default: 4096).", type=click.IntRange(256), default=4096)
 def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
     """Create a campaign.
 
@@ -244,7 +173,7 @@ def init(campaign: str, repos: tuple[str, ...], **options: Any) -> int:
     codes={0: "done", 2: "with --refresh: some repositories could not be asked"},
 )
 @campaign_argument
-@click.option("--refresh", is_flag=True, help="First check whether finished repositories have new commits.")
+@option("--refresh", "First check whether finished repositories have new commits.")
 def plan(campaign: str, refresh: bool) -> int:
     """Show what `run` will do."""
     from devfix.migrate import campaigns, showing
@@ -260,22 +189,15 @@ def _working(command: Callable[..., int]) -> Callable[..., int]:
     return all_of(
         [
             campaign_argument,
-            click.option(
-                "--jobs",
+            option(
+                "--jobs N",
+                "Number of processes; 0: one per core (default). On an adaptive cluster: repositories at a time.",
                 type=click.IntRange(0),
                 default=0,
-                metavar="N",
-                help="Number of processes; 0: one per core (default). On an adaptive cluster: repositories at a time.",
             ),
-            click.option(
-                "--cluster",
-                metavar="URL|local:N",
-                help="Work on a dask cluster, tcp://HOST:PORT (devfix[cluster]).",
-            ),
-            click.option(
-                "--refresh", is_flag=True, help="Also redo finished repositories that have new commits."
-            ),
-            click.option("--quiet", "-q", is_flag=True, help="Do not print a line for each repository."),
+            option("--cluster URL|local:N", "Work on a dask cluster, tcp://HOST:PORT (devfix[cluster])."),
+            option("--refresh", "Also redo finished repositories that have new commits."),
+            option("--quiet -q", "Do not print a line for each repository."),
         ]
     )(command)
 
@@ -330,7 +252,7 @@ def _run(campaign: str, jobs: int, cluster: str | None, refresh: bool, quiet: bo
 @migrate.command(examples={"devfix migrate retry spring --failed": "redo what failed in the next `run`"})
 @campaign_argument
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--failed", is_flag=True, help="All repositories that failed.")
+@option("--failed", "All repositories that failed.")
 def retry(campaign: str, repos: tuple[str, ...], failed: bool) -> int:
     """Let the next `run` redo repositories."""
     from devfix.migrate import campaigns

@@ -6,19 +6,18 @@ import os
 
 import click
 
-from devfix.commands.helping import command, write_into
+from devfix.commands.helping import command, option, write_into
 
 
 @command(examples={"devfix new no-device-in-device": "write no_device_in_device.py and its tests"})
 @click.argument("id")
-@click.option(
-    "--folder",
+@option(
+    "--folder DIR",
+    "The folder to write to (default: this one).",
     type=click.Path(file_okay=False),
     default=".",
-    metavar="DIR",
-    help="The folder to write to (default: this one).",
 )
-@click.option("--package", is_flag=True, help="Also write a pyproject.toml, to install the codemod with pip.")
+@option("--package", "Also write a pyproject.toml, to install the codemod with pip.")
 def new(id: str, folder: str, package: bool) -> None:
     """Write a first codemod of your own, with an example and tests that pass.
 

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
-from devfix.commands.helping import OUTPUT, option
+from devfix.commands.helping import option, output, under
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_RULES, _FILES, _RUN = "Codemods and settings", "Files", "Analysis"
+_Declare = Callable[..., Callable[[Any], Any]]
+_rules, _files, _run = map(under, ("Codemods and settings", "Files", "Analysis"))
 
 
 def codemod_ids(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
@@ -29,49 +30,28 @@ def all_of(decorators: Sequence[Callable[[_Command], _Command]]) -> Callable[[_C
     return lambda command: functools.reduce(lambda made, one: one(made), reversed(decorators), command)
 
 
-def files_options(group: str = "Options") -> list[Callable[[_Command], _Command]]:
+def files_options(declare: _Declare = option) -> list[Callable[[_Command], _Command]]:
     """Which files of folders are read."""
     return [
-        option(
-            group,
-            name,
-            multiple=True,
-            metavar="GLOB",
-            help=f"In folders, {what} files that match; repeatable.",
-        )
+        declare(f"{name} GLOB...", f"In folders, {what} files that match; repeatable.")
         for name, what in (("--include", "read only"), ("--exclude", "skip"))
     ]
 
 
-def jobs_option(group: str = "Options") -> Callable[[_Command], _Command]:
+def jobs_option(declare: _Declare = option) -> Callable[[_Command], _Command]:
     """How many processes; None where nobody says."""
-    return option(
-        group,
-        "--jobs",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Number of processes; 0: one per core (default).",
-    )
+    return declare("--jobs N", "Number of processes; 0: one per core (default).", type=click.IntRange(0))
 
 
-def seconds_option(group: str) -> Callable[[_Command], _Command]:
+def seconds_option(declare: _Declare) -> Callable[[_Command], _Command]:
     """For commands that may run another one."""
-    return option(
-        group,
-        "--smoke-seconds",
-        type=click.FloatRange(1),
-        default=300.0,
-        metavar="S",
-        help="The time limit of that command.",
+    return declare(
+        "--smoke-seconds S", "The time limit of that command.", type=click.FloatRange(1), default=300.0
     )
 
 
-format_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="The format of the output.",
+format_option = option(
+    "--format", "The format of the output.", "form", type=click.Choice(["text", "json"]), default="text"
 )
 
 
@@ -79,106 +59,58 @@ def arguments(command: _Command) -> _Command:
     """Give a command these arguments."""
     shared = [
         paths_argument,
-        option(
-            _RULES,
-            "--codemod",
-            "codemods",
-            multiple=True,
-            metavar="ID",
-            shell_complete=codemod_ids,
-            help="Run only this codemod; repeatable. FILE.py[:CLASS], libcst:MODULE.CLASS or bowler:FILE.py "
+        _rules(
+            "--codemod ID...",
+            "Run only this codemod; repeatable. FILE.py[:CLASS], libcst:MODULE.CLASS or bowler:FILE.py "
             "loads your own, and runs its code.",
-        ),
-        option(
-            _RULES,
-            "--exclude-codemod",
-            "exclude_codemods",
-            multiple=True,
-            metavar="ID",
+            "codemods",
             shell_complete=codemod_ids,
-            help="Do not run this codemod; repeatable.",
         ),
-        option(
-            _RULES,
-            "--safe/--unsafe",
-            "safe",
-            default=None,
-            help="Only safe fixes (default), or unsafe ones too.",
+        _rules(
+            "--exclude-codemod ID...",
+            "Do not run this codemod; repeatable.",
+            "exclude_codemods",
+            shell_complete=codemod_ids,
         ),
-        option(
-            _RULES,
-            "--option",
-            "options",
-            multiple=True,
-            metavar="ID.NAME=VALUE",
-            help="Set an option of a codemod; repeatable.",
-        ),
-        option(
-            _RULES,
-            "--codemod-arg",
+        _rules("--safe/--unsafe", "Only safe fixes (default), or unsafe ones too.", "safe", default=None),
+        _rules("--option ID.NAME=VALUE...", "Set an option of a codemod; repeatable.", "options"),
+        _rules(
+            "--codemod-arg NAME=VALUE...",
+            "Set an option of the codemod that --codemod names; repeatable.",
             "arguments",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Set an option of the codemod that --codemod names; repeatable.",
         ),
-        option(
-            _RULES,
-            "--recipe",
-            metavar="NAME",
-            help="Run the codemods of this recipe: a name, FILE.toml or FILE.yaml.",
-        ),
-        option(
-            _RULES, "--config", type=click.Path(), metavar="FILE", help="Read settings from this file only."
-        ),
-        *files_options(_FILES),
-        option(
-            _FILES,
-            "--stdin-filename",
-            default="stdin.py",
-            metavar="PATH",
-            help="The file name of what - reads from stdin.",
-        ),
-        option(
-            _RUN,
-            "--project-root",
+        _rules("--recipe NAME", "Run the codemods of this recipe: a name, FILE.toml or FILE.yaml."),
+        _rules("--config FILE", "Read settings from this file only.", type=click.Path()),
+        *files_options(_files),
+        _files("--stdin-filename PATH", "The file name of what - reads from stdin.", default="stdin.py"),
+        _run(
+            "--project-root DIR",
+            "The folder whose files import each other (default: the repository).",
             type=click.Path(exists=True, file_okay=False),
-            metavar="DIR",
-            help="The folder whose files import each other (default: the repository).",
         ),
-        option(
-            _RUN,
+        _run(
             "--project/--no-project",
+            "Whether to follow imports into other files (default: yes).",
             default=None,
-            help="Whether to follow imports into other files (default: yes).",
         ),
-        jobs_option(_RUN),
-        option(
-            _RUN,
+        jobs_option(_run),
+        _run(
             "--cache/--no-cache",
+            "Whether to reuse results where nothing has changed (default: yes).",
             default=None,
-            help="Whether to reuse results where nothing has changed (default: yes).",
         ),
-        option(
-            _RUN,
-            "--observed",
+        _run(
+            "--observed FILE",
+            "Add the device errors that `devfix run --keep-going --format json -o FILE` recorded.",
             type=click.Path(),
-            metavar="FILE",
-            help="Add the device errors that `devfix run --keep-going --format json -o FILE` recorded.",
         ),
-        option(OUTPUT, "--quiet", "-q", is_flag=True, help="Print no summary."),
-        option(
-            OUTPUT,
-            "--verbose",
-            "-v",
-            is_flag=True,
-            help="Also print what was skipped, why, and the time taken.",
-        ),
-        option(
-            OUTPUT,
+        output("--quiet -q", "Print no summary."),
+        output("--verbose -v", "Also print what was skipped, why, and the time taken."),
+        output(
             "--color",
+            "When to use colours; auto: on a terminal, or as NO_COLOR, FORCE_COLOR and CLICOLOR say.",
             type=click.Choice(["auto", "always", "never"]),
             default="auto",
-            help="When to use colours; auto: on a terminal, or as NO_COLOR, FORCE_COLOR and CLICOLOR say.",
         ),
     ]
     return all_of(shared)(command)

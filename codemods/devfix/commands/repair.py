@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.helping import command as command_
-from devfix.commands.helping import write_into
+from devfix.commands.helping import option, write_into
 from devfix.commands.running import complain
 
 if TYPE_CHECKING:
@@ -36,29 +36,20 @@ _CUDA = re.compile(r"((?:[\w.-]+=)?)cuda(?::\d+)?")
         2: "the program could not be run",
     },
 )
-@click.option("--write", is_flag=True, help="Write the fixes to your files; `devfix undo` takes them back.")
-@click.option("--patch", type=click.Path(), metavar="FILE", help="Write the patch to FILE instead of stdout.")
-@click.option(
-    "--devices",
+@option("--write", "Write the fixes to your files; `devfix undo` takes them back.")
+@option("--patch FILE", "Write the patch to FILE instead of stdout.", type=click.Path())
+@option(
+    "--devices N",
+    "The number of CUDA devices (default: 1); 0 is a machine without CUDA.",
     type=click.IntRange(0, 64),
     default=1,
-    metavar="N",
-    help="The number of CUDA devices (default: 1); 0 is a machine without CUDA.",
 )
-@click.option(
-    "--compare",
+@option(
+    "--compare FILE...",
+    "Also compare the numbers in this file, which the program writes; may be repeated.",
     "files",
-    multiple=True,
-    metavar="FILE",
-    help="Also compare the numbers in this file, which the program writes; may be repeated.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(1),
-    default=600.0,
-    metavar="S",
-    help="The time limit of each run (default: 600).",
-)
+@option("--seconds S", "The time limit of each run (default: 600).", type=click.FloatRange(1), default=600.0)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
 def repair(
     write: bool,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devfix.commands.helping import command, need_html, write_into
+from devfix.commands.helping import command, need_html, option, write_into
 from devfix.commands.running import complain
 from devfix.reports.observed import files_of
 
@@ -38,39 +38,30 @@ CANNOT = 2
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
-@click.option(
-    "--devices",
+@option(
+    "--devices N",
+    "The number of devices (default: 1); 0, with --keep-going only, is a machine without CUDA.",
     type=click.IntRange(0, 64),
     default=1,
-    metavar="N",
-    help="The number of devices (default: 1); 0, with --keep-going only, is a machine without CUDA.",
 )
-@click.option(
+@option(
     "--device",
+    "What is simulated: CUDA (the default), a Mac's GPU, Intel's, or an accelerator that torch does not know.",
     type=click.Choice(["cuda", "mps", "xpu", "privateuseone"]),
     default="cuda",
-    help="What is simulated: CUDA (the default), a Mac's GPU, Intel's, or an accelerator that torch does not know.",
 )
-@click.option("--keep-going", is_flag=True, help="Go on after device errors, and list them all at the end.")
-@click.option("--copies", is_flag=True, help="With --keep-going: also list repeated copies between devices.")
-@click.option(
+@option("--keep-going", "Go on after device errors, and list them all at the end.")
+@option("--copies", "With --keep-going: also list repeated copies between devices.")
+@option(
     "--format",
+    "The format of what --keep-going reports.",
     "form",
     type=click.Choice(["text", "json", "sarif"]),
     default="text",
-    help="The format of what --keep-going reports.",
 )
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(),
-    metavar="FILE",
-    help="Write the JSON or SARIF to FILE instead of stdout.",
-)
-@click.option(
-    "--html", type=click.Path(), metavar="FILE", help="Also write a page that shows the errors in the source."
-)
-@click.option("-m", "module", is_flag=True, help="PROGRAM is a module, as in python -m.")
+@option("--output -o FILE", "Write the JSON or SARIF to FILE instead of stdout.", type=click.Path())
+@option("--html FILE", "Also write a page that shows the errors in the source.", type=click.Path())
+@option("-m", "PROGRAM is a module, as in python -m.", "module")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 def run(

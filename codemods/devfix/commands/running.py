@@ -119,6 +119,7 @@ class Run:
         self, repair: bool, selection: Selection | None, each: Callable[[FileResult], None] | None
     ) -> Report:
         from devfix import config
+        from devfix.pipeline.around import asked_for
         from devfix.pipeline.discover import discover
         from devfix.text.globs import Globs
 
@@ -130,7 +131,7 @@ class Run:
         try:
             start = name if self.from_stdin else self.paths[0]
             settings = self._settings(config.load(start, self.options["config"] or ""))
-            level, around = settings.level, settings.around_of(self.paths)
+            level, around = settings.level, asked_for(settings.around, self.paths)
             chosen = functools.cache(lambda: self._codemods(settings))  # imports all of them
             kept = None if self.from_stdin else self._kept(settings, chosen, around, repair)
             if kept is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from devfix.commands.helping import command
+from devfix.commands.helping import command, option
 from devfix.commands.running import complain
 
 
@@ -12,9 +12,7 @@ from devfix.commands.running import complain
     examples={"devfix simulate --build": "compile the extension for the torch that is installed"},
     codes={0: "devices can be simulated", 2: "they cannot, or nothing could be compiled"},
 )
-@click.option(
-    "--build", is_flag=True, required=True, help="Compile it, with the C++ compiler of $CXX or c++."
-)
+@option("--build", "Compile it, with the C++ compiler of $CXX or c++.", required=True)
 def simulate(build: bool) -> int:
     """Compile an extension with which CUDA can be simulated where torch's own objects are not known well enough.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devfix.commands.helping import command as command_
+from devfix.commands.helping import option
 from devfix.commands.running import Run, complain
 
 if TYPE_CHECKING:
@@ -28,29 +29,14 @@ _CANNOT = 2
     codes={0: "passed", 1: "something failed", 2: "something could not be checked"},
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--codemod", "codemods", multiple=True, metavar="ID", help="Only this codemod; repeatable.")
-@click.option("--all", "everything", is_flag=True, help="Run the examples of all codemods.")
-@click.option(
-    "--smoke-cmd",
-    "command",
-    metavar="COMMAND",
-    help="Run this command in copies of the repository, before and after.",
+@option("--codemod ID...", "Only this codemod; repeatable.", "codemods")
+@option("--all", "Run the examples of all codemods.", "everything")
+@option("--smoke-cmd COMMAND", "Run this command in copies of the repository, before and after.", "command")
+@option("--devices N", "The number of CUDA devices for that command.", type=click.IntRange(0, 64), default=0)
+@option(
+    "--seconds S", "The time limit of that command (default: 300).", type=click.FloatRange(1), default=300.0
 )
-@click.option(
-    "--devices",
-    type=click.IntRange(0, 64),
-    default=0,
-    metavar="N",
-    help="The number of CUDA devices for that command.",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(1),
-    default=300.0,
-    metavar="S",
-    help="The time limit of that command (default: 300).",
-)
-@click.option("--safe/--unsafe", "safe", default=None, help="Only safe fixes (default), or unsafe ones too.")
+@option("--safe/--unsafe", "Only safe fixes (default), or unsafe ones too.", "safe", default=None)
 def smoke(
     paths: tuple[str, ...],
     codemods: tuple[str, ...],

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from devfix.commands.helping import command, need_html, write_into
+from devfix.commands.helping import command, need_html, option, write_into
 from devfix.commands.options import all_of, files_options, format_option, jobs_option, paths_argument
 
 
@@ -19,13 +19,9 @@ from devfix.commands.options import all_of, files_options, format_option, jobs_o
 )
 @paths_argument
 @format_option
-@click.option("--html", metavar="FILE", help="Also write a page; needs devfix[html].")
-@click.option(
-    "--depth",
-    type=click.IntRange(1),
-    default=2,
-    metavar="N",
-    help="Count folders apart down to this depth (default: 2).",
+@option("--html FILE", "Also write a page; needs devfix[html].")
+@option(
+    "--depth N", "Count folders apart down to this depth (default: 2).", type=click.IntRange(1), default=2
 )
 @all_of([*files_options(), jobs_option()])
 def stats(

@@ -66,7 +66,7 @@ def traced(path: str, at: int, cell: int = 0) -> Iterator[str]:
     def shown(text: str) -> str:
         return message_in_notebook(text, notebook) if notebook else text
 
-    others = outside(Around(), os.path.abspath(path), source) or Outside()
+    others = outside(Around(), os.path.abspath(path), source) or Outside(None, path, source)
     known = not others.default_is_other()
     facts = watch(os.path.realpath(path), source, line, others.resolver(), known, others.calls)
     head = "cell {1}:{2}".format(*places[line - 1]) if notebook else f"{line}"

@@ -191,7 +191,6 @@ class DeviceUse:
 
     sink: str
     node: ast.AST
-    file: File
     function: Function | None
     value: Value
     value_node: ast.expr
@@ -252,11 +251,8 @@ class Missing:
 
     kind: str
     node: ast.AST
-    file: File
-    function: Function | None
     name: str
     user: str
-    assumed: Assumptions
 
 
 @dataclass(eq=False)

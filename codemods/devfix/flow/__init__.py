@@ -25,7 +25,7 @@ class Flow:
     def __init__(self, source: Source, outside: Outside | None) -> None:
         self.source = source
         self.path = ""  # of the file, as it was discovered
-        self.project = outside or Outside()  # what the other files of the project tell
+        self.project = outside or Outside(None, "", source)  # what the other files of the project tell
         self._once: dict[object, object] = {}
 
     @cached_property

@@ -28,7 +28,7 @@ from devfix.pipeline.listing import FILES, python_files, state_of_all
 from devfix.project.importing import DEFAULT, SAVED, importers_state, index_of, names_in
 from devfix.project.outline import Definition
 from devfix.text.placing import dotted
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -41,7 +41,6 @@ Check = Callable[[Analysis], list[Told]]
 _OTHER_DEFAULT = re.compile(
     r"\bset_default_device\(\s*(?![\"']cpu)|\bset_default_tensor_type\([^)\n]{0,60}cuda", re.IGNORECASE
 )
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Callers:
@@ -56,9 +55,9 @@ class Callers:
         self._state = ""  # of the files that it is made of
         self.complete = False  # was it made, and of all files?
 
-    def given(self, function: Definition, tests: bool = True) -> list[Call]:
+    def given(self, path: str, name: str, what: str, tests: bool) -> list[Call]:
         """What each call in another file, also of `tests`, passes to a function; nothing if not all calls are known."""
-        found: list[Call] = []
+        found, function = list[Call](), Definition(path, name, what)
         for path in self._importers(function):
             if is_of_pytest(path) and not tests:
                 continue

@@ -20,7 +20,7 @@ from devfix.project.calling import Place, fetches, is_called, places_in
 from devfix.project.cuda import Block, blocks_of, goes_to_cuda
 from devfix.project.importing import SAVED, statements_in, tried_anyway
 from devfix.project.marks import BUILDS, CHOOSES, INSISTS, ONLY, OTHER, WRITES, extensions_in
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, FunctionNode, Source, remembered
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -30,8 +30,6 @@ READERS = 64  # files in which a function is looked for
 # What writes them for the program, by its name or that of its library.
 _LIBRARY_WRITERS = ("Trainer", "ModelCheckpoint", "Accelerator", "lightning", "pytorch_lightning")
 _WRITERS = (*_LIBRARY_WRITERS, "save_checkpoint", "save")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _USERS = 2  # functions, each the user of another one
 _PROSE = re.compile(r"\b([A-Za-z]+)[- ]$")
 _OWNER = re.compile(r"(?<![\w.])(\w+)[ \t]*\.[ \t]*$")
@@ -188,11 +186,11 @@ class Facts:
 
     def called_after_download(self, path: str, source: Source, name: str) -> bool:
         """Do all who call a function, or make an object of a class, of a file download something first?"""
-        places = self._calls(path, source, name, (*_FUNCTIONS, ast.ClassDef))
+        places = self._calls(path, source, name, (*FUNCTIONS, ast.ClassDef))
         return bool(places) and all(fetches(place.above) for place in places)
 
     def _calls(
-        self, path: str, source: Source, name: str, kinds: tuple[type[ast.AST], ...] = _FUNCTIONS
+        self, path: str, source: Source, name: str, kinds: tuple[type[ast.AST], ...] = FUNCTIONS
     ) -> list[Place]:
         """All calls of a function at the top of a file; none where there may be more than the texts show."""
         if not any(
@@ -323,7 +321,7 @@ def _mentions(text: str, found: list[int], methods: bool) -> list[int]:
     return left
 
 
-def _users(source: Source, text: str, found: list[int], defined: list[_Function]) -> set[str]:
+def _users(source: Source, text: str, found: list[int], defined: list[FunctionNode]) -> set[str]:
     """The functions in which the mentions stand; none where one stands outside of them."""
     around = _around(source)
     names: set[str] = set()
@@ -341,23 +339,23 @@ def _users(source: Source, text: str, found: list[int], defined: list[_Function]
 
 
 @remembered
-def _around(source: Source) -> dict[int, _Function]:
+def _around(source: Source) -> dict[int, FunctionNode]:
     """Line -> the function that it is in."""
     return {
         line: one
         for one in sorted(
-            (one for one in source.definitions if isinstance(one, _FUNCTIONS)), key=attrgetter("lineno")
+            (one for one in source.definitions if isinstance(one, FUNCTIONS)), key=attrgetter("lineno")
         )
         for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
     }
 
 
 @remembered
-def _defined(source: Source) -> dict[str, list[_Function]]:
+def _defined(source: Source) -> dict[str, list[FunctionNode]]:
     """The functions and methods of a file by their names."""
-    found: dict[str, list[_Function]] = {}
+    found: dict[str, list[FunctionNode]] = {}
     for node in source.definitions:
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             found.setdefault(node.name, []).append(node)
     return found
 

@@ -17,6 +17,7 @@ from devfix.documents import Document, DocumentError
 from devfix.pipeline import depends
 from devfix.pipeline.depends import Needs
 from devfix.pipeline.listing import kind_inside
+from devfix.project import versions
 from devfix.text.parsed import parsed
 from devfix.text.source import Source
 
@@ -97,6 +98,11 @@ class Files:
         if path not in self._read and depends.active():
             with depends.aside() as self._read[path]:
                 depends.note_read(path, text.encode("utf-8", "surrogatepass"))
+
+    def torch_before(self, version: tuple[int, int]) -> str:
+        """The requirement by which torch is below a version; empty where none says so."""
+        paths = (os.path.join(self.root, name) for name in versions.FILES)
+        return versions.torch_before((self.text(path) for path in paths if self.is_file(path)), version)
 
     def may_have(self, path: str, name: str) -> bool:
         """May a file bind a name, itself or by `from x import *`, as far as its text shows?"""
@@ -214,11 +220,6 @@ class Files:
                 break
             up = parent
         return (*outer, *inner)
-
-    def dotted(self, path: str, name: str) -> str:
-        """The name of something in a file, from the root on; one for each file and name."""
-        relative = os.path.relpath(path, self.root).removesuffix(".py")
-        return f"{relative.removesuffix(os.sep + '__init__').replace(os.sep, '.')}.{name}"
 
 
 def _words(text: str) -> str:

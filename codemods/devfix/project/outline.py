@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from devfix.text.source import Source, walk
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+from devfix.text.source import BLOCKS, FUNCTIONS, Source, walk
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ def outline_of(source: Source) -> Outline:
     todo: list[ast.AST] = list(reversed(source.tree.body))
     while todo:
         node = todo.pop()
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             found.add(node.name, "def" if node.name not in found.names else "?")
         elif isinstance(node, ast.ClassDef):
             found.add(node.name, "class" if node.name not in found.names else "?")
@@ -70,7 +67,7 @@ def outline_of(source: Source) -> Outline:
                         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                             found.add(part.id, "value")
         else:
-            for block in _BLOCKS:
+            for block in BLOCKS:
                 inner = getattr(node, block, None)
                 if inner.__class__ is list:
                     todo.extend(reversed(inner))

@@ -204,9 +204,7 @@ class Projects:
         project = self._projects.get(root)
         if project is None:
             project = self._projects[root] = Project(root)
-        from devfix.project.view import View
-
-        return View(project, real, source)
+        return Outside(project, real, source)
 
     def _asked_for(self, root: str) -> str:
         """The folder that was asked for, around a file's root that nothing marks as one; else that."""

@@ -33,9 +33,8 @@ from devfix.repair import legacy
 from devfix.repair.expressible import expressible
 from devfix.repair.written import is_written
 from devfix.text.placing import bound_before, dotted, is_local, stores
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _INNER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # with names of their own
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as"})
 _MOST_TOGETHER = 6  # tensors that one fix makes elsewhere
@@ -101,7 +100,7 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
     if mismatch.anchor.place.kind == CHOICE:  # only where it is itself is right on every path
         scopes = tuple((one, ()) for one, _ in scopes)
     device = expressible(source, place, scopes, at, anchor_text(mismatch, analysis))
-    around = source.enclosing(at, *_FUNCTIONS)
+    around = source.enclosing(at, *FUNCTIONS)
     function = analysis.file.of_node.get(around) if around is not None else None
     if device or not isinstance(function, Function):
         return device
@@ -242,9 +241,9 @@ def written(mismatch: Mismatch, analysis: Analysis, node: ast.AST) -> str:
     device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
     if device and not device.startswith("next("):
         return device
-    function = source.enclosing(node, *_FUNCTIONS)
+    function = source.enclosing(node, *FUNCTIONS)
     for at, _, _, _ in analysis.targets_here(mismatch.anchor_place):
-        if dotted(at) and source.enclosing(at, *_FUNCTIONS) is function:
+        if dotted(at) and source.enclosing(at, *FUNCTIONS) is function:
             if bound_before(source, at, source.statement(node)):
                 return source.code(at)
     return device
@@ -298,10 +297,10 @@ def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[E
 
 def _is_read_twice(source: Source, node: ast.Name) -> bool:
     """Does a plain statement read a name of its function, or file, that often?"""
-    statement, scope = source.statement(node), source.enclosing(node, *_FUNCTIONS, *_INNER)
+    statement, scope = source.statement(node), source.enclosing(node, *FUNCTIONS, *_INNER)
     reads = [one for one in source.names(statement).get(node.id, ()) if isinstance(one.ctx, ast.Load)]
     plain = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
-    bound = scope is None or (isinstance(scope, _FUNCTIONS) and is_local(source, scope, node.id))
+    bound = scope is None or (isinstance(scope, FUNCTIONS) and is_local(source, scope, node.id))
     return plain and bound and len(reads) > 1
 
 
@@ -329,14 +328,14 @@ def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
                 line = f"{node.id} = {node.id}.to({device})"
                 return device, (InsertStatement(source.span(above), line),), above
         one = source.parents[one]
-        if isinstance(one, (*_FUNCTIONS, ast.ClassDef, ast.For, ast.While)):
+        if isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.For, ast.While)):
             break
     return "", (), None
 
 
 def _taken(source: Source, node: ast.AST | None) -> ast.expr | None:
     """`self.window` of `window = self.window`, where that is the only thing that a name is bound to."""
-    scope = source.enclosing(node, *_FUNCTIONS) if isinstance(node, ast.Name) else None
+    scope = source.enclosing(node, *FUNCTIONS) if isinstance(node, ast.Name) else None
     if scope is None or not isinstance(node, ast.Name):
         return None
     bound = stores(source, scope, node.id)

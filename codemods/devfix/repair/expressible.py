@@ -15,9 +15,8 @@ from devfix.engine.values import LOCAL
 from devfix.models.loader import tensor_attributes
 from devfix.repair.written import bound_around, is_unfilled
 from devfix.text.placing import around, bound_before, guards_of, is_local, stores
-from devfix.text.source import Source, remembered, walk
+from devfix.text.source import FUNCTIONS, Source, remembered, walk
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FORMS = ("device", "known", "attribute", "tensor", "name", "global", "layer", "guess", "own", "module")
 
 
@@ -27,7 +26,7 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     Names must be bound on every way to `at`. Devices that have a name of their own come first, then the expression
     that is `known` to be of that place, other devices, tensors, and the parameters of modules.
     """
-    function = source.enclosing(at, *_FUNCTIONS)
+    function = source.enclosing(at, *FUNCTIONS)
     terms = _of_function(scopes, function) or _shared(source, scopes, function)
     met = _node(scopes[0][0]) if scopes else None
     if met is not function and getattr(function, "name", "") == "__init__":  # what it makes is moved later
@@ -50,7 +49,7 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
 
 def devices_at(source: Source, scopes: tuple[Scope, ...], at: ast.AST) -> list[Term]:
     """The devices that have a name and can be written at a node, the nearest first."""
-    function = source.enclosing(at, *_FUNCTIONS)
+    function = source.enclosing(at, *FUNCTIONS)
     every = [term for term in _of_function(scopes, function) if term.form == "device"]
     return [term for term in every if _writable(source, term, at, function)]
 
@@ -105,7 +104,7 @@ def _order(source: Source, term: Term, function: ast.AST | None) -> tuple[int, i
     form = "attribute" if term.form == "device" and "." in term.text else term.form
     if form == "device" and function is not None and not is_local(source, function, term.text):
         form = "global"
-    known = form == "name" and isinstance(function, _FUNCTIONS) and _is_global(source, term.text, function)
+    known = form == "name" and isinstance(function, FUNCTIONS) and _is_global(source, term.text, function)
     form = "guess" if known or (form == "tensor" and term.assumed) else form
     return _FORMS.index(form), term.text.count("."), len(term.text)
 
@@ -143,7 +142,7 @@ def _shared(source: Source, scopes: tuple[Scope, ...], function: ast.AST | None)
 
 def _is_set(source: Source, text: str, function: ast.AST | None) -> bool:
     """Is an attribute set by a constructor, if the function is one?"""
-    named = function.name if isinstance(function, _FUNCTIONS) else ""
+    named = function.name if isinstance(function, FUNCTIONS) else ""
     return named != "__init__" or (function is not None and text in _first_attributes(source, function))
 
 
@@ -176,17 +175,17 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
         return False
     if bound_around(source, at, expression):
         return True
-    if term.form == "tensor" and isinstance(function, _FUNCTIONS) and _is_global(source, term.text, function):
+    if term.form == "tensor" and isinstance(function, FUNCTIONS) and _is_global(source, term.text, function):
         return False  # data of the program, which is there before some calls only
     if may_be_none(source, term.text.partition(".")[0], at, function):
         return False
     if not bound_before(source, expression, statement):
         return False
     root = term.text.partition(".")[0]
-    if root in _bound_by(statement) and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+    if root in _bound_by(statement) and not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
         # `x = f(x, zeros(3))`: before it, x is what it was.
         return not _first_binding(source, root, statement)
-    if "." not in term.text or not isinstance(function, _FUNCTIONS):
+    if "." not in term.text or not isinstance(function, FUNCTIONS):
         return True
     return _attribute_stored(source, term.text, statement, function)
 
@@ -250,8 +249,8 @@ def _bound_by(statement: ast.stmt) -> set[str]:
 
 def _first_binding(source: Source, name: str, statement: ast.stmt) -> bool:
     """Is a name bound for the first time by a statement, in its function?"""
-    function = source.enclosing(statement, *_FUNCTIONS)
-    if isinstance(function, _FUNCTIONS):
+    function = source.enclosing(statement, *FUNCTIONS)
+    if isinstance(function, FUNCTIONS):
         arguments = function.args
         if any(one.arg == name for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)):
             return False
@@ -289,7 +288,7 @@ def _is_given_later(source: Source, text: str) -> bool:
     every = [
         one for one in source.of_kind(ast.Attribute) if one.attr == name and isinstance(one.ctx, ast.Store)
     ]
-    homes = (source.enclosing(one, *_FUNCTIONS) for one in every)
+    homes = (source.enclosing(one, *FUNCTIONS) for one in every)
     return bool(every) and all(getattr(home, "name", "") != "__init__" for home in homes)
 
 
@@ -308,7 +307,7 @@ def _set_to_none(source: Source) -> frozenset[str]:
         if isinstance(target, ast.Attribute)
         or (
             isinstance(target, ast.Name)
-            and isinstance(source.enclosing(one, *_FUNCTIONS, ast.ClassDef), ast.ClassDef)
+            and isinstance(source.enclosing(one, *FUNCTIONS, ast.ClassDef), ast.ClassDef)
         )
     )
 
@@ -340,7 +339,7 @@ def _first_attributes(source: Source, function: ast.AST) -> dict[str, int]:
 
 def may_be_none(source: Source, name: str, at: ast.AST, function: ast.AST | None) -> bool:
     """Is a name a parameter with the default None, which the function asks for only below `at`, or only hands on?"""
-    if not isinstance(function, _FUNCTIONS):
+    if not isinstance(function, FUNCTIONS):
         return False
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -392,6 +391,6 @@ def _is_moved_only_below(source: Source, path: str, at: ast.AST, function: ast.A
         if isinstance(call.func, ast.Attribute)
         and call.func.attr in MOVES
         and source.code(call.func.value) == path
-        and source.enclosing(call, *_FUNCTIONS) is function
+        and source.enclosing(call, *FUNCTIONS) is function
     ]
     return bool(moves) and min(moves) > start

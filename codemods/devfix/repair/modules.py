@@ -13,9 +13,7 @@ from devfix.findings import AppendCall, Edit, InsertStatement
 from devfix.models.loader import models
 from devfix.repair.expressible import expressible
 from devfix.text.placing import around, bound_before, siblings, stores
-from devfix.text.source import Source, remembered
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+from devfix.text.source import FUNCTIONS, Source, remembered
 
 
 def moved(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
@@ -47,7 +45,7 @@ def moved(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]
 def _where_returned(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...]]:
     """At the end of a function that returns the module, or where it is wrapped for that."""
     source, node = analysis.file.source, mismatch.node
-    for one in source.of_kind(ast.Assign, source.enclosing(node, *_FUNCTIONS)):
+    for one in source.of_kind(ast.Assign, source.enclosing(node, *FUNCTIONS)):
         if (
             isinstance(node, ast.Name)
             and source.code(one.targets[0]) == node.id
@@ -64,8 +62,8 @@ def _received(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, 
     source, file = analysis.file.source, analysis.file
     given = next((one for one in reversed(mismatch.stray.links) if one.kind == PASS), None)
     for where, use in mismatch.running if given is not None else ():
-        function = source.enclosing(use, *_FUNCTIONS) if where is file else None
-        if given is None or not isinstance(function, _FUNCTIONS) or stores(source, function, given.name):
+        function = source.enclosing(use, *FUNCTIONS) if where is file else None
+        if given is None or not isinstance(function, FUNCTIONS) or stores(source, function, given.name):
             continue
         if not any(one.arg == given.name for one in ast.walk(function.args) if isinstance(one, ast.arg)):
             continue
@@ -80,9 +78,9 @@ def _received(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, 
 def _use(mismatch: Mismatch, made: ast.AST, analysis: Analysis) -> ast.stmt | None:
     """The statement that runs the module, in the function that makes it."""
     source = analysis.file.source
-    home = source.enclosing(made, *_FUNCTIONS)
+    home = source.enclosing(made, *FUNCTIONS)
     running = (one for file, one in mismatch.running if file is analysis.file)
-    return next((one for one in running if source.enclosing(one, *_FUNCTIONS) is home), None)
+    return next((one for one in running if source.enclosing(one, *FUNCTIONS) is home), None)
 
 
 def _where_made(
@@ -103,7 +101,7 @@ def _as_written(mismatch: Mismatch, value: ast.Call, analysis: Analysis) -> str:
     source, place, node = analysis.file.source, mismatch.anchor_place, mismatch.anchor_node
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         node = node.func.value  # `x.float()` is where `x` is
-    home = source.enclosing(value, *_FUNCTIONS)
+    home = source.enclosing(value, *FUNCTIONS)
     every = [
         source.code(at)
         for at, function, _, _ in (
@@ -113,7 +111,7 @@ def _as_written(mismatch: Mismatch, value: ast.Call, analysis: Analysis) -> str:
         if (function.node if function is not None else None) is home
     ]
     if place.kind == OF and mismatch.file is analysis.file and isinstance(node, ast.Name):
-        every += [f"{node.id}.device"] if source.enclosing(node, *_FUNCTIONS) is home else []
+        every += [f"{node.id}.device"] if source.enclosing(node, *FUNCTIONS) is home else []
     for text in sorted(every, key=len):
         if bound_before(source, ast.parse(text, mode="eval").body, source.statement(value)):
             return text
@@ -131,8 +129,8 @@ def _changed(mismatch: Mismatch, values: list[ast.Call], use: ast.stmt, analysis
 
 def _beside(source: Source, statements: set[ast.stmt], use: ast.stmt) -> list[ast.stmt]:
     """Of statements those in the function of another one."""
-    home = source.enclosing(use, *_FUNCTIONS)
-    return [one for one in statements if one in source.parents and source.enclosing(one, *_FUNCTIONS) is home]
+    home = source.enclosing(use, *FUNCTIONS)
+    return [one for one in statements if one in source.parents and source.enclosing(one, *FUNCTIONS) is home]
 
 
 def _own_move(
@@ -150,7 +148,7 @@ def _own_move(
     below = ends.pop()
     block = source.block(below)
     expression = ast.parse(device, mode="eval").body
-    scope = source.enclosing(use, *_FUNCTIONS) or source.tree
+    scope = source.enclosing(use, *FUNCTIONS) or source.tree
     before: list[ast.AST] = [
         *values,
         *_beside(source, analysis.parts.attached.get(mismatch.stray.ref, set()), use),

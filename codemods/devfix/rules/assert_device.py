@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from devfix.checkers.surgeries import surgeries
 from devfix.codemod import Codemod, Example
@@ -68,11 +68,11 @@ class AssertDevice(Codemod):
     check_: Literal["first", "all"] = "first"  # the option `check`; the plain name is the method's
     inputs: bool = False
 
-    id: ClassVar[str] = "assert-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda("), ("torch",))
-    default: ClassVar[bool] = False
-    examples: ClassVar[tuple[Example, ...]] = (
-        Example(
+    id = "assert-device"
+    words = ((".to(", ".cuda("), ("torch",))
+    default = False
+    examples = (
+        Example.changed(
             "A device variable without an index",
             _HEAD
             + """
@@ -82,17 +82,12 @@ model[1] = nn.Linear(8, 2)
 model.to(device)
 print(model(torch.ones(1, 4, device=device)).sum().item())
 """,
-            _HEAD
-            + """
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8))
-model[1] = nn.Linear(8, 2)
-model.to(device)
-assert next(model.parameters()).device == torch.empty(0, device=device).device
-print(model(torch.ones(1, 4, device=device)).sum().item())
-""",
+            (
+                "model.to(device)\n",
+                "model.to(device)\nassert next(model.parameters()).device == torch.empty(0, device=device).device\n",
+            ),
         ),
-        Example(
+        Example.changed(
             "A device with an index can be compared as it is",
             _HEAD
             + """
@@ -100,15 +95,9 @@ device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 model = nn.Linear(4, 2).to(device)
 print(model(torch.ones(1, 4, device=device)).sum().item())
 """,
-            _HEAD
-            + """
-device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-model = nn.Linear(4, 2).to(device)
-assert next(model.parameters()).device == device
-print(model(torch.ones(1, 4, device=device)).sum().item())
-""",
+            ("4, 2).to(device)\n", "4, 2).to(device)\nassert next(model.parameters()).device == device\n"),
         ),
-        Example(
+        Example.changed(
             "Every parameter and buffer",
             _HEAD
             + """
@@ -117,22 +106,16 @@ model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)).eval()
 model.to(device)
 print(model(torch.ones(1, 4, device=device)).sum().item())
 """,
-            _HEAD.replace(
-                "import torch\nfrom torch import nn\n",
-                "import torch\nfrom torch import nn\nimport itertools\n",
-            )
-            + """
-device = "cuda" if torch.cuda.is_available() else "cpu"
-model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)).eval()
-model.to(device)
-assert {t.device for t in itertools.chain(model.parameters(), model.buffers())} == {
-    torch.empty(0, device=device).device
-}
-print(model(torch.ones(1, 4, device=device)).sum().item())
-""",
+            ("from torch import nn\n", "from torch import nn\nimport itertools\n"),
+            (
+                "model.to(device)\n",
+                "model.to(device)\n"
+                "assert {t.device for t in itertools.chain(model.parameters(), model.buffers())} == {\n"
+                "    torch.empty(0, device=device).device\n}\n",
+            ),
             options=(("check", "all"),),
         ),
-        Example(
+        Example.changed(
             "Inputs, too",
             _HEAD
             + """
@@ -142,16 +125,11 @@ for step in range(2):
     x = torch.full((1, 4), float(step)).to(device)
     print(model(x).sum().item())
 """,
-            _HEAD
-            + """
-device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-model = nn.Linear(4, 2).to(device)
-assert next(model.parameters()).device == device
-for step in range(2):
-    x = torch.full((1, 4), float(step)).to(device)
-    assert x.device == next(model.parameters()).device
-    print(model(x).sum().item())
-""",
+            ("4, 2).to(device)\n", "4, 2).to(device)\nassert next(model.parameters()).device == device\n"),
+            (
+                "    print(model(x)",
+                "    assert x.device == next(model.parameters()).device\n    print(model(x)",
+            ),
             options=(("inputs", "true"),),
         ),
         Example(

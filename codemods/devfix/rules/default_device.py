@@ -4,18 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
+from devfix.checkers import default_devices, default_random
 from devfix.codemod import Codemod, Example
-from devfix.defaults import library, random
-from devfix.defaults.examples import EXAMPLES
-from devfix.findings import Finding
+from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 from devfix.models import torch_api
 from devfix.models.loader import models
-from devfix.text.remarks import Remark
 
 _LIBRARIES = tuple(sorted({name.partition(".")[0] for name in models().takers}))
+
+
+_GENERATOR = """\
+import torch
+
+torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
+generator = torch.Generator({0})
+generator.manual_seed(0)
+noise = torch.randn(3, 4, generator=generator)
+print(noise.shape[0])
+"""
+_LOADER = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
+rows = TensorDataset(torch.arange(6.0))
+total = 0.0
+for (x,) in DataLoader(rows, batch_size=2, shuffle=True{0}):
+    total += x.sum().item()
+print(total)
+"""
+
+_EXAMPLES = (
+    Example(
+        "A generator goes with the default device",
+        _GENERATOR.format(""),
+        _GENERATOR.format("device=torch.get_default_device()"),
+        raises="device type for generator",
+    ),
+    Example(
+        "Shuffling on the default device",
+        _LOADER.format(""),
+        _LOADER.format(", generator=torch.Generator(device=torch.get_default_device())"),
+        raises="device type for generator",
+        safety=Safety.UNSAFE,
+    ),
+    Example(
+        "Trap: the CPU is the default, and a generator that is told",
+        """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_default_device("cpu")
+generator = torch.Generator().manual_seed(0)
+rows = TensorDataset(torch.arange(6.0))
+print(sum(x.sum().item() for (x,) in DataLoader(rows, shuffle=True, generator=generator)))
+""",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -46,18 +93,15 @@ class DefaultDevice(Codemod):
     that are passed to other libraries.
     """
 
-    id: ClassVar[str] = "default-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "default-device"
+    words = (
         (*torch_api.DEFAULT_DEVICE_CALLS, *_LIBRARIES),
         ("torch", "llama_index", "sentence_transformers", "InstructorEmbedding"),
     )
-    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+    examples = _EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        remarks: list[Remark] = []
         if any(call in flow.source.text for call in torch_api.DEFAULT_DEVICE_CALLS):
-            remarks += random.remarks(flow)
+            yield from default_random.findings(flow)
         if any(what.partition(".")[0] in _LIBRARIES for what in flow.source.imports.values()):
-            remarks += library.left_out(flow)
-        for remark in remarks:
-            yield remark.finding(self)
+            yield from default_devices.left_out(flow)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers import tensor_types
 from devfix.checkers.comparisons import found
@@ -111,13 +110,13 @@ class DeviceComparison(Codemod):
     `torch.device(d).type`, which accepts both.
     """
 
-    id: ClassVar[str] = "device-comparison"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "device-comparison"
+    words = (
         ("device", '"cpu', "'cpu", '"cuda', "'cuda", "Tensor)", 'Tensor"', "Tensor'"),
         ("torch",),
         ("isinstance(", "==", "!=", " in ", " is ", "startswith", "[", ".get(", "match "),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
+    examples = (
         Example(
             "A move that was never made: a torch.device never equals a string",
             _BRANCH.format('vae.weight.device == "cpu"'),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers.left_out import findings
 from devfix.codemod import Codemod, Example
@@ -111,12 +110,12 @@ class HandOnDevice(Codemod):
     another one.
     """
 
-    id: ClassVar[str] = "hand-on-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "hand-on-device"
+    words = (
         ("torch",),
         ("device=", "device =", "device:", "device,", "device)", "dev=", "dev =", "dev:", "dev,", "dev)"),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
+    examples = (
         Example(
             "A helper is left to its default, the CPU",
             _SCORES.format("positions(x.shape[0])"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from devfix.checkers.literal_examples import EXAMPLES
 from devfix.checkers.literal_programs import Verdict
 from devfix.checkers.literals import verdicts
-from devfix.codemod import Codemod, Example
+from devfix.codemod import Codemod
 from devfix.findings import Finding, Related, Span
 from devfix.flow import Flow
 from devfix.repair.literals import module_name
@@ -90,10 +90,10 @@ class HardCodedCuda(Codemod):
     declare: Literal["no", "cuda", "accelerator"] = "no"
     module: str = ""
 
-    id: ClassVar[str] = "hard-coded-cuda"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("cuda", "mps", "device("), ("torch",))
-    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
-    recipes: ClassVar[bool] = True
+    id = "hard-coded-cuda"
+    words = (("cuda", "mps", "device("), ("torch",))
+    examples = EXAMPLES
+    recipes = True
 
     def __post_init__(self) -> None:
         if self.module and not module_name(self.module):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from devfix.checkers import load_doubts as doubts
 from devfix.checkers.loads import (
@@ -173,8 +172,8 @@ class MapLocation(Codemod):
 
     all: bool = False
 
-    id: ClassVar[str] = "map-location"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "map-location"
+    words = (
         (
             "torch.load",
             "th.load(",
@@ -189,7 +188,7 @@ class MapLocation(Codemod):
         ),
         ("torch",),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
+    examples = (
         Example(
             "A checkpoint that feeds a model: it is copied to where the model is",
             _STATE.format(""),

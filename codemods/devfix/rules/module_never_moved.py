@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
@@ -45,10 +44,10 @@ class ModuleNeverMoved(Codemod):
     a framework places.
     """
 
-    id: ClassVar[str] = "module-never-moved"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = ((".to(", ".cuda(", "device", "Module"), ("torch",))
-    examples: ClassVar[tuple[Example, ...]] = (
-        Example(
+    id = "module-never-moved"
+    words = ((".to(", ".cuda(", "device", "Module"), ("torch",))
+    examples = (
+        Example.changed(
             "A second network and a loss with class weights",
             """\
 import torch
@@ -65,24 +64,11 @@ loss = criterion(head(encoder(inputs)), labels)
 loss.backward()
 print(round(loss.item(), 4))
 """,
-            """\
-import torch
-from torch import nn
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-encoder = nn.Linear(4, 3).to(device)
-head = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).to(device)
-criterion = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0])).to(device)
-inputs, labels = torch.randn(5, 4), torch.arange(5) % 3
-inputs, labels = inputs.to(device), labels.to(device)
-loss = criterion(head(encoder(inputs)), labels)
-loss.backward()
-print(round(loss.item(), 4))
-""",
+            ("Sequential(nn.Linear(3, 3), nn.ReLU())", "Sequential(nn.Linear(3, 3), nn.ReLU()).to(device)"),
+            ("weight=torch.tensor([1.0, 2.0, 3.0]))", "weight=torch.tensor([1.0, 2.0, 3.0])).to(device)"),
             raises="same device|Expected all tensors",
         ),
-        Example(
+        Example.changed(
             "A teacher that an object keeps next to its model",
             """\
 import torch
@@ -104,29 +90,10 @@ torch.manual_seed(0)
 trainer = Trainer("cuda" if torch.cuda.is_available() else "cpu")
 print(round(trainer.step(torch.ones(3, 4)), 4))
 """,
-            """\
-import torch
-from torch import nn
-
-
-class Trainer:
-    def __init__(self, device):
-        self.device = device
-        self.student = nn.Linear(4, 2).to(device)
-        self.teacher = nn.Linear(4, 2).to(self.device)
-
-    def step(self, x):
-        x = x.to(self.device)
-        return nn.functional.mse_loss(self.student(x), self.teacher(x)).item()
-
-
-torch.manual_seed(0)
-trainer = Trainer("cuda" if torch.cuda.is_available() else "cpu")
-print(round(trainer.step(torch.ones(3, 4)), 4))
-""",
+            ("self.teacher = nn.Linear(4, 2)", "self.teacher = nn.Linear(4, 2).to(self.device)"),
             raises="same device|Expected all tensors",
         ),
-        Example(
+        Example.changed(
             "A function that moves its data, and not the model that it is given",
             """\
 import torch
@@ -143,26 +110,11 @@ torch.manual_seed(0)
 net = nn.Linear(4, 2)
 print(round(evaluate(net, torch.ones(3, 4), torch.ones(3, 2)), 4))
 """,
-            """\
-import torch
-from torch import nn
-
-
-def evaluate(model, x, y):
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device)
-    x, y = x.to(device), y.to(device)
-    return nn.functional.mse_loss(model(x), y).item()
-
-
-torch.manual_seed(0)
-net = nn.Linear(4, 2)
-print(round(evaluate(net, torch.ones(3, 4), torch.ones(3, 2)), 4))
-""",
+            ('else "cpu")\n', 'else "cpu")\n    model.to(device)\n'),
             safety=Safety.UNSAFE,
             raises="same device|Expected all tensors",
         ),
-        Example(
+        Example.changed(
             "One branch moves the model, the other does not",
             """\
 import torch
@@ -183,25 +135,7 @@ else:
     model = Net(4, 2).to(device)
 print(round(model(torch.ones(3, 4).to(device)).sum().item(), 4))
 """,
-            """\
-import torch
-from torch import nn
-
-
-class Net(nn.Linear):
-    pass
-
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-state = nn.Linear(4, 2).state_dict()
-if state:
-    model = Net(4, 2).to(device)
-    model.load_state_dict(state)
-else:
-    model = Net(4, 2).to(device)
-print(round(model(torch.ones(3, 4).to(device)).sum().item(), 4))
-""",
+            ("    model = Net(4, 2)\n", "    model = Net(4, 2).to(device)\n"),
             safety=Safety.UNSAFE,
             raises="same device|Expected all tensors",
         ),

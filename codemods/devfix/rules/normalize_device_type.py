@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers.autocast import found
 from devfix.codemod import Codemod, Example
@@ -212,11 +211,9 @@ class NormalizeDeviceType(Codemod):
     no longer used: other files may import the name from there.
     """
 
-    id: ClassVar[str] = "normalize-device-type"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("autocast", "Autocast", *(f"{mark}{name}" for name in WRONG_TYPES for mark in "'\"")),
-    )
-    examples: ClassVar[tuple[Example, ...]] = _EXAMPLES
+    id = "normalize-device-type"
+    words = (("autocast", "Autocast", *(f"{mark}{name}" for name in WRONG_TYPES for mark in "'\"")),)
+    examples = _EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         analysis = flow.facts()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
-from devfix.checkers import processes
+from devfix.checkers import gpu_numbers, processes, visible_gpus
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
-from devfix.ranks import indexes, visible
-from devfix.text.remarks import Remark
 
 _OF_PROCESSES = ("distributed", "Distributed", "local_rank", "LOCAL_RANK", "set_device")
 _TWO = """\
@@ -76,12 +73,12 @@ class OneDevice(Codemod):
     fallback.
     """
 
-    id: ClassVar[str] = "one-device"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "one-device"
+    words = (
         ("cuda", "nccl", "DistributedDataParallel", "DDP("),
         ("torch",),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
+    examples = (
         Example(
             "A module and its input are on two GPUs",
             _TWO.format("x"),
@@ -133,13 +130,9 @@ print(len(y))
     )
 
     def check(self, flow: Flow) -> Iterator[Finding]:
-        for remark in self._remarks(flow):
-            yield remark.finding(self)
-
-    def _remarks(self, flow: Flow) -> Iterator[Remark]:
         text = flow.source.text
-        yield from indexes.meetings(flow.facts())
-        if visible.VISIBLE in text:
-            yield from visible.set_late(flow.source)
+        yield from gpu_numbers.meetings(flow.facts())
+        if visible_gpus.VISIBLE in text:
+            yield from visible_gpus.set_late(flow.source)
         if any(word in text for word in _OF_PROCESSES):
-            yield from processes.remarks(flow.facts())
+            yield from processes.findings(flow.facts())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding
@@ -56,10 +55,10 @@ class PlaceFactory(Codemod):
     prepares data or builds modules, and programs, notebooks and test files that name no device.
     """
 
-    id: ClassVar[str] = "place-factory"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), _MADE)
-    examples: ClassVar[tuple[Example, ...]] = (
-        Example(
+    id = "place-factory"
+    words = (("torch",), _MADE)
+    examples = (
+        Example.changed(
             "A mask from positions, in a function that is given a tensor",
             """\
 import torch
@@ -72,20 +71,10 @@ def length_mask(lengths, size):
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 print(length_mask(torch.tensor([1, 3], device=device), 4).sum().item())
 """,
-            """\
-import torch
-
-
-def length_mask(lengths, size):
-    return torch.arange(size, device=lengths.device).unsqueeze(0) < lengths.unsqueeze(1)
-
-
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-print(length_mask(torch.tensor([1, 3], device=device), 4).sum().item())
-""",
+            ("torch.arange(size).unsqueeze(0) ", "torch.arange(size, device=lengths.device).unsqueeze(0) "),
             raises="same device",
         ),
-        Example(
+        Example.changed(
             "Positions for an embedding, in a module",
             """\
 import torch
@@ -108,30 +97,10 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = Embedder().to(device)
 print(round(model(torch.ones(2, 3, dtype=torch.long, device=device)).sum().item(), 3))
 """,
-            """\
-import torch
-from torch import nn
-
-
-class Embedder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.tokens = nn.Embedding(10, 4)
-        self.positions = nn.Embedding(8, 4)
-
-    def forward(self, ids):
-        count = ids.shape[1]
-        return self.tokens(ids) + self.positions(torch.arange(count, device=ids.device))
-
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-model = Embedder().to(device)
-print(round(model(torch.ones(2, 3, dtype=torch.long, device=device)).sum().item(), 3))
-""",
+            ("self.positions(torch.arange(count)", "self.positions(torch.arange(count, device=ids.device)"),
             raises="same device|Expected all tensors",
         ),
-        Example(
+        Example.changed(
             "An accumulator, and an old constructor; the function has a name for the device",
             """\
 import torch
@@ -148,24 +117,11 @@ def total(x):
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 print(total(torch.ones(3, 2, device=device)).item())
 """,
-            """\
-import torch
-
-
-def total(x):
-    device = x.device
-    result = torch.zeros(1, device=device)
-    for row in x.unbind():
-        result += (row * torch.tensor([2.0, 3.0], dtype=torch.float32, device=device)).sum()
-    return result + torch.ones(1, device=device)
-
-
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-print(total(torch.ones(3, 2, device=device)).item())
-""",
+            ("result = torch.zeros(1)", "result = torch.zeros(1, device=device)"),
+            ("torch.FloatTensor([2.0, 3.0]", "torch.tensor([2.0, 3.0], dtype=torch.float32, device=device"),
             raises="same device",
         ),
-        Example(
+        Example.changed(
             "A default for an argument",
             """\
 import torch
@@ -180,19 +136,7 @@ def weighted_mean(values: torch.Tensor, mask=None):
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 print(weighted_mean(torch.ones(2, 3, device=device)).item())
 """,
-            """\
-import torch
-
-
-def weighted_mean(values: torch.Tensor, mask=None):
-    if mask is None:
-        mask = torch.ones(values.shape[0], 1, device=values.device)
-    return (values * mask).sum() / mask.sum()
-
-
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-print(weighted_mean(torch.ones(2, 3, device=device)).item())
-""",
+            ("torch.ones(values.shape[0], 1)", "torch.ones(values.shape[0], 1, device=values.device)"),
             raises="same device",
         ),
         Example(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.engine.stores import Kept, kept_by, only_building
@@ -59,10 +58,10 @@ class RegisterBuffer(Codemod):
 
     moved_at_use: bool = False
 
-    id: ClassVar[str] = "register-buffer"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), ("def forward", "Module"), ("__init__",))
-    examples: ClassVar[tuple[Example, ...]] = (
-        Example(
+    id = "register-buffer"
+    words = (("torch",), ("def forward", "Module"), ("__init__",))
+    examples = (
+        Example.changed(
             "A position table that is filled after it is made",
             """\
 import torch
@@ -85,30 +84,13 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = Positions(4, 16).to(device)
 print(round(model(torch.ones(2, 3, 4, device=device)).sum().item(), 4))
 """,
-            """\
-import torch
-from torch import nn
-
-
-class Positions(nn.Module):
-    def __init__(self, width, length):
-        super().__init__()
-        steps = torch.arange(length).unsqueeze(1)
-        self.register_buffer("table", torch.zeros(length, width), persistent=False)
-        self.table[:, 0::2] = torch.sin(steps / 10)
-        self.table[:, 1::2] = torch.cos(steps / 10)
-
-    def forward(self, x):
-        return x + self.table[: x.size(1)]
-
-
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-model = Positions(4, 16).to(device)
-print(round(model(torch.ones(2, 3, 4, device=device)).sum().item(), 4))
-""",
+            (
+                "        self.table = torch.zeros(length, width)\n",
+                '        self.register_buffer("table", torch.zeros(length, width), persistent=False)\n',
+            ),
             raises="same device|Expected all tensors",
         ),
-        Example(
+        Example.changed(
             "Two tables in one statement, passed to a function",
             """\
 import torch
@@ -139,37 +121,11 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = Attention(4).to(device)
 print(round(model(torch.ones(2, 8, 4, device=device)).sum().item(), 4))
 """,
-            """\
-import torch
-from torch import nn
-
-
-def tables(length, width):
-    angles = torch.outer(torch.arange(length), 1.0 / torch.arange(1, width + 1))
-    return torch.cos(angles), torch.sin(angles)
-
-
-def rotate(x, cos, sin):
-    return x * cos + x.flip(-1) * sin
-
-
-class Attention(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.query = nn.Linear(width, width)
-        cos, sin = tables(8, width)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
-
-    def forward(self, x):
-        return rotate(self.query(x), self.cos, self.sin)
-
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-model = Attention(4).to(device)
-print(round(model(torch.ones(2, 8, 4, device=device)).sum().item(), 4))
-""",
+            (
+                "        self.cos, self.sin = tables(8, width)\n",
+                '        cos, sin = tables(8, width)\n        self.register_buffer("cos", cos, persistent=False)\n'
+                '        self.register_buffer("sin", sin, persistent=False)\n',
+            ),
             raises="same device|Expected all tensors",
         ),
         Example(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding, Safety
@@ -38,10 +37,10 @@ class RegisterModules(Codemod):
     frozen networks, `[module]` with a comment), or have no parameters.
     """
 
-    id: ClassVar[str] = "register-modules"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (("torch",), ("def forward", "Module"), ("__init__",))
-    examples: ClassVar[tuple[Example, ...]] = (
-        Example(
+    id = "register-modules"
+    words = (("torch",), ("def forward", "Module"), ("__init__",))
+    examples = (
+        Example.changed(
             "A list of layers",
             """\
 import torch
@@ -64,31 +63,14 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = Stack(2).to(device)
 print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
 """,
-            """\
-import torch
-from torch import nn
-
-
-class Stack(nn.Module):
-    def __init__(self, depth):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(depth)])
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-model = Stack(2).to(device)
-print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
-""",
+            (
+                "        self.layers = [nn.Linear(4, 4) for _ in range(depth)]\n",
+                "        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(depth)])\n",
+            ),
             raises="same device|Expected all tensors",
             safety=Safety.UNSAFE,
         ),
-        Example(
+        Example.changed(
             "A dict of heads",
             """\
 import torch
@@ -109,25 +91,10 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = Heads().to(device)
 print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
 """,
-            """\
-import torch
-from torch import nn
-
-
-class Heads(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.heads = nn.ModuleDict({"mean": nn.Linear(4, 1), "scale": nn.Linear(4, 1)})
-
-    def forward(self, x):
-        return sum(head(x) for head in self.heads.values())
-
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-model = Heads().to(device)
-print(round(model(torch.ones(2, 4, device=device)).sum().item(), 4))
-""",
+            (
+                '        self.heads = {"mean": nn.Linear(4, 1), "scale": nn.Linear(4, 1)}\n',
+                '        self.heads = nn.ModuleDict({"mean": nn.Linear(4, 1), "scale": nn.Linear(4, 1)})\n',
+            ),
             raises="same device|Expected all tensors",
             safety=Safety.UNSAFE,
         ),

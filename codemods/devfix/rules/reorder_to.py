@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.checkers import late_moves, leaves, surgeries, swaps
 from devfix.codemod import Codemod, Example
@@ -56,13 +55,13 @@ class ReorderTo(Codemod):
     afterwards.
     """
 
-    id: ClassVar[str] = "reorder-to"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "reorder-to"
+    words = (
         (".to(", ".cuda(", "setattr(", "_modules[", ".weight.data[", "Parameter("),
         ("torch", "nn."),
     )
-    examples: ClassVar[tuple[Example, ...]] = (
-        Example(
+    examples = (
+        Example.changed(
             "The head is replaced after the move",
             _HEAD
             + """
@@ -74,19 +73,11 @@ model[2] = nn.Linear(8, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 print(model(torch.ones(1, 4, device=device)).sum().item())
 """,
-            _HEAD
-            + """
-model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8))
-for parameter in model.parameters():
-    parameter.requires_grad = False
-model[2] = nn.Linear(8, 2)
-model.to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-print(model(torch.ones(1, 4, device=device)).sum().item())
-""",
-            _RAISES,
+            ("model.to(device)\n", ""),
+            ("model[2] = nn.Linear(8, 2)\n", "model[2] = nn.Linear(8, 2)\nmodel.to(device)\n"),
+            raises=_RAISES,
         ),
-        Example(
+        Example.changed(
             "Used in between: a second move",
             _HEAD
             + """
@@ -96,18 +87,10 @@ print(model(x).sum().item())
 model.add_module("head", nn.Linear(8, 2))
 print(model(x).sum().item())
 """,
-            _HEAD
-            + """
-model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8)).to(device)
-x = torch.ones(1, 4, device=device)
-print(model(x).sum().item())
-model.add_module("head", nn.Linear(8, 2))
-model.to(device)
-print(model(x).sum().item())
-""",
-            _RAISES,
+            ('head", nn.Linear(8, 2))\n', 'head", nn.Linear(8, 2))\nmodel.to(device)\n'),
+            raises=_RAISES,
         ),
-        Example(
+        Example.changed(
             "A function of the file attaches layers",
             _HEAD
             + """
@@ -133,33 +116,11 @@ model = model.to(device)
 adapt(model)
 print(model(torch.ones(1, 4, device=device)).sum().item())
 """,
-            _HEAD
-            + """
-
-class Adapted(nn.Module):
-    def __init__(self, base):
-        super().__init__()
-        self.base = base
-        self.low = nn.Linear(base.in_features, base.out_features, bias=False)
-
-    def forward(self, x):
-        return self.base(x) + self.low(x)
-
-
-def adapt(model):
-    for name, child in model.named_children():
-        if isinstance(child, nn.Linear):
-            setattr(model, name, Adapted(child))
-
-
-model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-adapt(model)
-model = model.to(device)
-print(model(torch.ones(1, 4, device=device)).sum().item())
-""",
-            _RAISES,
+            ("4, 8), nn.ReLU(), nn.Linear(8, 2))\n", "4, 8), nn.ReLU(), nn.Linear(8, 2))\nadapt(model)\n"),
+            ("model = model.to(device)\nadapt(model)\n", "model = model.to(device)\n"),
+            raises=_RAISES,
         ),
-        Example(
+        Example.changed(
             "A wrapper adds a parameter to a layer that may have been moved",
             _HEAD
             + """
@@ -187,34 +148,9 @@ model = nn.Sequential(nn.Linear(4, 2)).to(device)
 Scaler(model=model).scale("0")
 print(model(torch.ones(1, 4, device=device)).sum().item())
 """,
-            _HEAD
-            + """
-
-class Scaled(nn.Module):
-    def __init__(self, base):
-        super().__init__()
-        self.base = base
-        self.scale = nn.Parameter(torch.ones(base.out_features, device=base.weight.device))
-
-    def forward(self, x):
-        return self.base(x) * self.scale
-
-
-class Scaler:
-    def __init__(self, **models):
-        self.models = models
-
-    def scale(self, name):
-        for model in self.models.values():
-            setattr(model, name, Scaled(getattr(model, name)))
-
-
-model = nn.Sequential(nn.Linear(4, 2)).to(device)
-Scaler(model=model).scale("0")
-print(model(torch.ones(1, 4, device=device)).sum().item())
-""",
-            _RAISES,
-            Safety.UNSAFE,
+            ("torch.ones(base.out_features))", "torch.ones(base.out_features, device=base.weight.device))"),
+            raises=_RAISES,
+            safety=Safety.UNSAFE,
         ),
         Example(
             "Trap: moved again, moved by itself, or nothing to move",

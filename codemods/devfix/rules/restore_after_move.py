@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from devfix.codemod import Codemod, Example
 from devfix.findings import Finding
@@ -104,13 +103,13 @@ class RestoreAfterMove(Codemod):
     where the move cannot be put first.
     """
 
-    id: ClassVar[str] = "restore-after-move"
-    words: ClassVar[tuple[tuple[str, ...], ...]] = (
+    id = "restore-after-move"
+    words = (
         ("torch",),
         ("load_state_dict(", "Adagrad(", "EMA", "Ema", "ExponentialMovingAverage(", "deepcopy("),
         (".to(", ".cuda("),
     )
-    examples: ClassVar[tuple[Example, ...]] = EXAMPLES
+    examples = EXAMPLES
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         return iter(())  # `checkers/outruns.py` finds them

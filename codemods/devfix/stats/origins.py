@@ -12,9 +12,8 @@ from devfix.flow.values import Kind, Where
 from devfix.stats.kinds import Origin
 from devfix.text.bindings import bound
 from devfix.text.names import of_self, path_of
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 6
 _AVAILABLE = re.compile(r"is_available|device_count|torch\.accelerator|current_accelerator|is_built")
 _ARGUMENTS = re.compile(r"(?:^|[._])(?:args?|argv|opts?|options|flags|parsed|cli)(?:$|[.\[])", re.IGNORECASE)
@@ -124,7 +123,7 @@ class Origins:
             returned = [
                 one.value
                 for one in self.source.of_kind(ast.Return, function)
-                if one.value is not None and self.source.enclosing(one, *_FUNCTIONS) is function
+                if one.value is not None and self.source.enclosing(one, *FUNCTIONS) is function
             ]
             found = _joined(self.of(value, depth=depth + 1) for value in returned)
             if found is not Origin.UNKNOWN:
@@ -191,7 +190,7 @@ class Origins:
                 origins.append(Origin.ARGUMENT)
             elif binding.value is not None and binding.value not in (node, *self.source.ancestors(node)):
                 origins.append(self.of(binding.value, index=True, depth=depth + 1))
-            elif isinstance(binding.node, _FUNCTIONS):  # a property
+            elif isinstance(binding.node, FUNCTIONS):  # a property
                 origins.append(Origin.VALUE)
         return _joined(origins)
 
@@ -207,7 +206,7 @@ class Origins:
         owner = self.source.enclosing(node, ast.ClassDef)
         if isinstance(owner, ast.ClassDef):
             for item in owner.body:
-                if isinstance(item, _FUNCTIONS) and item.name == "device":
+                if isinstance(item, FUNCTIONS) and item.name == "device":
                     return Origin.VALUE
             if any(_FRAMEWORK_BASES.search(path_of(base)) for base in owner.bases):
                 return Origin.FRAMEWORK

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from devfix.text.names import path_of
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, FunctionNode, Source, remembered
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BINDERS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.withitem)
 
 
@@ -44,10 +42,10 @@ def _bindings(source: Source) -> dict[tuple[ast.AST, str], list[Binding]]:
         for target, value in _targets(node) if isinstance(node, _BINDERS) else ():
             path = path_of(target)
             owner = source.enclosing(node, ast.ClassDef) if path.startswith("self.") else None
-            scope = owner or source.enclosing(node, *_FUNCTIONS, ast.ClassDef) or source.tree
+            scope = owner or source.enclosing(node, *FUNCTIONS, ast.ClassDef) or source.tree
             if path:
                 found.setdefault((scope, path), []).append(Binding(node, value))
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             arguments = node.args
             plain = [*arguments.posonlyargs, *arguments.args]
             defaults = [
@@ -92,6 +90,6 @@ def function_around(source: Source, node: ast.AST) -> FunctionNode | None:
         up = source.parents.get(node)
         if up is None:
             return None
-        if isinstance(up, _FUNCTIONS) and isinstance(node, ast.stmt):
+        if isinstance(up, FUNCTIONS) and isinstance(node, ast.stmt):
             return up
         node = up

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devfix.text.source import Source, children, remembered
+from devfix.text.source import FUNCTIONS, Source, children, remembered
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAKING = ("__init__", "__new__", "__post_init__", "__init_subclass__")  # what a call of a class runs
 _Position = tuple[int, int]
 
@@ -17,9 +16,9 @@ def called_before(source: Source, name: str, at: ast.AST) -> bool:
 
     By names: what is called there, and what that mentions, in turn.
     """
-    inner = scope = source.enclosing(at, *_FUNCTIONS, ast.Module)
+    inner = scope = source.enclosing(at, *FUNCTIONS, ast.Module)
     while scope is not None and not isinstance(scope, ast.Module):
-        scope = source.enclosing(scope, *_FUNCTIONS, ast.Module) or source.tree
+        scope = source.enclosing(scope, *FUNCTIONS, ast.Module) or source.tree
         first = _stored(source, scope).get(name)
         if first is not None:
             called = frozenset(called for call, called in _calls(source, scope) if call < first)
@@ -30,12 +29,12 @@ def called_before(source: Source, name: str, at: ast.AST) -> bool:
 def _names_of(source: Source, function: ast.AST | None) -> set[str]:
     """The names by which a function may be called: those of the functions and, for a constructor, of its class."""
     found: set[str] = set()
-    while isinstance(function, _FUNCTIONS):
+    while isinstance(function, FUNCTIONS):
         owner = source.parents.get(function)
         found.add(
             owner.name if isinstance(owner, ast.ClassDef) and function.name in _MAKING else function.name
         )
-        function = source.enclosing(function, *_FUNCTIONS)
+        function = source.enclosing(function, *FUNCTIONS)
     return found
 
 
@@ -110,16 +109,16 @@ def _mentioned(source: Source) -> dict[str, frozenset[str]]:
 
 
 def _is_making(node: ast.AST) -> bool:
-    return isinstance(node, _FUNCTIONS) and node.name in _MAKING
+    return isinstance(node, FUNCTIONS) and node.name in _MAKING
 
 
 def _executed(scope: ast.AST) -> Iterator[ast.AST]:
     """What runs when a scope does: the bodies of classes, but not those of the functions that it defines."""
-    todo: list[ast.AST] = list(scope.body) if isinstance(scope, (*_FUNCTIONS, ast.Module)) else []
+    todo: list[ast.AST] = list(scope.body) if isinstance(scope, (*FUNCTIONS, ast.Module)) else []
     while todo:
         node = todo.pop()
         yield node
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             todo += [
                 *node.decorator_list,
                 *node.args.defaults,

@@ -10,10 +10,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 
 from devfix.text.loaded import called_before
-from devfix.text.source import Source, children, remembered, walk
+from devfix.text.source import FUNCTIONS, Source, children, remembered, walk
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Module)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVES = (ast.Return, ast.Raise)
 _JUMPS = (*_LEAVES, ast.Break, ast.Continue)
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu")
@@ -287,7 +286,7 @@ def _binding(source: Source, scope: ast.AST, name: str) -> frozenset[ast.stmt]:
 @remembered
 def _given(source: Source, scope: ast.AST) -> frozenset[str]:
     """The parameters of a function, if it is one, and of the lambdas in their defaults."""
-    if not isinstance(scope, _FUNCTIONS):
+    if not isinstance(scope, FUNCTIONS):
         return frozenset()
     return frozenset(one.arg for one in walk(scope.args) if isinstance(one, ast.arg))
 

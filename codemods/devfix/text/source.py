@@ -17,7 +17,9 @@ Made = TypeVar("Made")
 Node = TypeVar("Node", bound=ast.AST)
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = FunctionNode | ast.ClassDef
 _SIMPLE = frozenset(
     {
         *(ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Pass, ast.Raise, ast.Assert),
@@ -42,9 +44,9 @@ class _Fields(dict[type[ast.AST], tuple[str, ...]]):
 
 
 _FIELDS = _Fields()
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _OF_STATEMENTS = {  # no expression has statements in it
-    kind: tuple(field for field in kind._fields if field in _BLOCKS)
+    kind: tuple(field for field in kind._fields if field in BLOCKS)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
@@ -208,22 +210,12 @@ class Source:
         """The number of a statement in its block, from 0."""
         return self._blocks[statement][1]
 
-    def above(self, statement: ast.stmt, kind: type[Node]) -> tuple[Node, ...]:
-        """The statements of one kind before this one in its block, in order."""
-        block, at = self._blocks[statement]
-        key = ("above", kind, block[0])
-        if key not in self.remembered:
-            found = [(number, one) for number, one in enumerate(block) if isinstance(one, kind)]
-            self.remembered[key] = [number for number, _ in found], tuple(one for _, one in found)
-        numbers, nodes = cast(tuple[list[int], tuple[Node, ...]], self.remembered[key])
-        return nodes[: bisect_left(numbers, at)]
-
     @cached_property
     def _blocks(self) -> dict[ast.AST, tuple[list[ast.stmt], int]]:
         return {
             statement: (block, at)
             for node in self._nodes
-            for field in _BLOCKS
+            for field in BLOCKS
             if (block := getattr(node, field, None)).__class__ is list
             for at, statement in enumerate(block)
         }
@@ -333,7 +325,7 @@ class Source:
             else:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                     definitions.append(node)
-                for field in _BLOCKS:
+                for field in BLOCKS:
                     block = getattr(node, field, None)
                     if block.__class__ is list:
                         todo.extend(block)

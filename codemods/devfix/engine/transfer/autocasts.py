@@ -71,7 +71,7 @@ class Autocasts(Conditions):
             self.quiet -= 1
         for part, device, of in parts:
             self.analysis.device_uses.append(
-                DeviceUse("type", part, self.file, function, of, device, of.forms, name=dotted)
+                DeviceUse("type", part, function, of, device, of.forms, name=dotted)
             )
 
     def _parts(self, at: ast.expr, value: Value) -> list[tuple[ast.expr, ast.expr, Value]]:

@@ -58,7 +58,7 @@ class Devices(Results):
             return  # it is one of several that are handed on: there is no expression of its own
         if node in parents:  # not what stands for a part of a chain, or for a getattr
             self.analysis.device_uses.append(
-                DeviceUse(sink, node, self.file, self.function, value, at, value.forms, against, name)
+                DeviceUse(sink, node, self.function, value, at, value.forms, against, name)
             )
 
     # --- as a string or an object --------------------------------------------------------
@@ -220,7 +220,7 @@ class Devices(Results):
         around = self.file.source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
         if around is not (self.function.node if self.function is not None else None):
             return  # an argument of a functools.partial that was made elsewhere
-        self.analysis.missing.append(Missing(kind, node, self.file, self.function, name, user, value.assumed))
+        self.analysis.missing.append(Missing(kind, node, name, user))
 
     def device_of(self, value: Value, fallback: object, text: str) -> Value:
         """`value.device`; of a module out of sight it is a torch.device, like that of a tensor."""
@@ -310,9 +310,7 @@ class Devices(Results):
             if made is None or made.file is not self.file or self.where(value).kind not in (VAR, LITERAL):
                 continue
             if self.analysis.is_new((made.node, "draws"), value.assumed):
-                self.analysis.missing.append(
-                    Missing("host", made.node, self.file, self.function, name, "make", value.assumed)
-                )
+                self.analysis.missing.append(Missing("host", made.node, name, "make"))
 
     def index_lost(self, node: ast.expr, value: Value) -> None:
         """`.to(x.device.type)`."""

@@ -6,11 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devfix.findings import AppendCall, Safety, SetArgument
+from devfix.findings import AppendCall, Finding, SetArgument, told
 from devfix.flow import Flow
 from devfix.models import torch_api
 from devfix.text.placing import stores
-from devfix.text.remarks import Remark
 from devfix.text.source import Source
 
 _DEVICE, _TYPE = "torch.set_default_device", "torch.set_default_tensor_type"
@@ -21,7 +20,7 @@ _HOST = frozenset({"cpu", "numpy", "to", "cuda", "tolist", "item"})
 Setter = tuple[ast.Call, str]
 
 
-def remarks(flow: Flow) -> Iterator[Remark]:
+def findings(flow: Flow) -> Iterator[Finding]:
     """Generators and shuffles of the CPU, and arrays taken of what is made on the default device."""
     source, default = flow.source, default_of(flow.source)
     if default is None:
@@ -33,7 +32,8 @@ def remarks(flow: Flow) -> Iterator[Remark]:
             continue  # it runs before
         if name in _SHUFFLES and _shuffles(call, name):
             torch = source.code(default[0].func).rpartition(".")[0] or "torch"
-            yield Remark(
+            yield told(
+                "default-device",
                 span,
                 f"`{source.code(call.func)}` draws with a CPU generator, and raises, since the default device is "
                 "another one",
@@ -42,19 +42,21 @@ def remarks(flow: Flow) -> Iterator[Remark]:
                 assumes="the order need not depend on `torch.manual_seed`",
             )
         elif name == "torch.Generator" and not call.args and not call.keywords and _is_used(source, call):
-            yield Remark(
+            yield told(
+                "default-device",
                 span,
                 f"`{source.code(call)}` is a CPU generator, and raises when it draws on the default device",
                 "make it on the default device",
                 (SetArgument(span, "device", default[1]),),
-                Safety.SAFE,
             )
         elif isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
             made, span = _made(source, call.func.value), source.span(call.func.value)
             if made is not None:
                 what = f"`{source.code(made.func)}` uses the default device"
                 message = f"{what}, and `.numpy()` raises unless that is the CPU"
-                yield Remark(span, message, "copy it to the CPU", (AppendCall(span, ".cpu()"),), Safety.SAFE)
+                yield told(
+                    "default-device", span, message, "copy it to the CPU", (AppendCall(span, ".cpu()"),)
+                )
 
 
 def default_of(source: Source) -> Setter | None:

@@ -6,13 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devfix.findings import SetArgument
+from devfix.findings import Finding, SetArgument, told
 from devfix.flow import Flow
 from devfix.models.loader import models
 from devfix.repair.expressible import device_for
 from devfix.text.bindings import bound, function_around
 from devfix.text.names import path_of
-from devfix.text.remarks import Remark
 from devfix.text.source import Source
 
 _DONE = {
@@ -26,7 +25,7 @@ _CHOICE = re.compile(r"(?:args|opts?|cfg|config|params|hparams|flags)\.", re.IGN
 _NUMBERED = re.compile(rf"'cuda:(?!0')|device\('cuda', |(?:^|device\(|else ){_CHOICE.pattern}", re.IGNORECASE)
 
 
-def left_out(flow: Flow) -> Iterator[Remark]:
+def left_out(flow: Flow) -> Iterator[Finding]:
     """Calls of the table without a device, where another device than their default is in scope."""
     source, analysis = flow.source, flow.facts()
     for call, seen in sorted(
@@ -40,7 +39,8 @@ def left_out(flow: Flow) -> Iterator[Remark]:
         device = device_for(analysis, call, *seen)
         if not device or not _differs(source, call, device, default) or _moved(source, call):
             continue
-        yield Remark(
+        yield told(
+            "default-device",
             source.span(call),
             f"`{source.code(call.func)}` without `{parameter}` {_DONE[default]}, whatever `{device}` says",
             f"pass `{parameter}={device}`",

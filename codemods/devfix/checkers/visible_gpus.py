@@ -8,10 +8,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
-from devfix.findings import DeleteStatement, Edit, InsertStatement, Related
+from devfix.findings import DeleteStatement, Edit, Finding, InsertStatement, Related, told
 from devfix.text.bindings import function_around
 from devfix.text.placing import around, bound_before, follows, steady
-from devfix.text.remarks import Remark
 from devfix.text.source import Source
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -26,7 +25,7 @@ _STARTS = frozenset(
 )  # fmt: skip
 
 
-def set_late(source: Source) -> Iterator[Remark]:
+def set_late(source: Source) -> Iterator[Finding]:
     """The environment is changed after CUDA has started."""
     starting: list[ast.Call] | None = None
     for statement in source.walk():
@@ -37,7 +36,8 @@ def set_late(source: Source) -> Iterator[Remark]:
         if start is None or _for_others(source, statement):
             continue
         code = source.code(start)
-        yield Remark(
+        yield told(
+            "one-device",
             source.span(statement),
             f"`{VISIBLE}` is set after `{code[:60]}` has started CUDA, which reads it once",
             "set it before CUDA starts",

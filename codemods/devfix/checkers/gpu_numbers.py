@@ -10,16 +10,15 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
 from devfix.engine.places import APART
 from devfix.engine.values import MODULE, MOVE
-from devfix.findings import AppendCall, Edit, Related, ReplaceExpression
-from devfix.text.remarks import Remark
+from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, told
 from devfix.text.source import Source
 
 # Says which GPU is meant by "cuda" without a number.
 _CURRENT = ("set_device(", "cuda.device(", "CUDA_VISIBLE_DEVICES", "device_of(")
 
 
-def meetings(analysis: Analysis) -> Iterator[Remark]:
-    """Modules and tensors on different GPUs that come together: one remark for each value that should be elsewhere."""
+def meetings(analysis: Analysis) -> Iterator[Finding]:
+    """Modules and tensors on different GPUs that come together: one finding for each value that should be elsewhere."""
     source = analysis.file.source
     current = any(sign in source.text for sign in _CURRENT)
     seen = set[ast.AST]()
@@ -32,7 +31,8 @@ def meetings(analysis: Analysis) -> Iterator[Remark]:
         if current and not (":" in gpu and ":" in own):
             continue
         seen.add(node)
-        yield Remark(
+        yield told(
+            "one-device",
             source.span(node),
             f"`{source.code(node)}` is on `{gpu}`, but {_other(one, source, own)}: this raises",
             f"move it to `{own}`",
