@@ -357,12 +357,12 @@ class Calls(Lambdas):
         bound: dict[str, Value] = {}
         for name, (value, at) in zip(names, values, strict=False):
             bound[name] = self.passed(value, at, name)
-        if node.args and isinstance(node.args[-1], ast.Starred) and 0 < len(values) == len(node.args):
-            (value, at), needed = (
-                values[-1],
-                [one for one in names[len(values) :] if one not in function.defaults],
-            )
-            bound.update((name, self.passed(value, at, name)) for name in needed if name not in keywords)
+        if values and len(values) == len(node.args) and isinstance(node.args[-1], ast.Starred):
+            value, at = values[-1]
+            left = [
+                one for one in names[len(values) :] if value.kind == BATCH and one not in function.defaults
+            ]
+            bound.update((one, self.passed(value, at, one)) for one in left)
         for name, (value, at) in keywords.items():
             bound[name] = self.passed(value, at, name)
         rest = values[len(names) :]
