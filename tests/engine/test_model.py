@@ -249,6 +249,12 @@ def test_arrays_of_numpy_that_have_the_dimensions_they_are_told(name: str) -> No
     assert function(*range(1, at + 1), 2, *more).shape == (2,)
 
 
+@pytest.mark.parametrize("name", sorted(models().keeps_shape))
+def test_methods_of_arrays_that_keep_their_shape(name: str) -> None:
+    arguments = {"astype": ("float32",), "clip": (0, 1)}
+    assert getattr(np.ones((2, 3)), name)(*arguments.get(name, ())).shape == (2, 3)
+
+
 @pytest.mark.parametrize("name", sorted(models().shaped))
 def test_arrays_of_numpy_that_have_dimensions(name: str) -> None:
     numpy = pytest.importorskip("numpy")

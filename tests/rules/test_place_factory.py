@@ -35,6 +35,10 @@ class Net(nn.Module):
 """
 _PROPERTY = "\n    @property\n    def device(self):\n        return next(self.parameters()).device\n"
 
+_TWO_WAYS = _PROPERTY.replace(
+    "        return", "        if self.host:\n            return 'cpu'\n        return"
+)
+
 # name: (before, after)
 CHANGED = {
     "what NumPy reads first, and a statement twice": (
@@ -46,6 +50,10 @@ CHANGED = {
     "a state, beside a part that has only buffers": (
         _STATES.format(property="", device=""),
         _STATES.format(property="", device=", device=next(self.layers.parameters()).device"),
+    ),
+    "a state in a network that tells its device on one of two ways": (
+        _STATES.format(property=_TWO_WAYS, device=""),
+        _STATES.format(property=_TWO_WAYS, device=", device=next(self.layers.parameters()).device"),
     ),
     "a state in a network that tells its device": (
         _STATES.format(property=_PROPERTY, device=""),
@@ -389,6 +397,8 @@ CHANGED = {
 }
 
 SILENT = {
+    "an array that a generator draws without sizes": "def f(x: torch.Tensor):\n"
+    "    return x * torch.as_tensor(np.random.default_rng(0).normal(size=()))\n",
     "an array without dimensions": "def f(x: torch.Tensor, n):\n    return x * torch.as_tensor(np.random.uniform(0, 1))\n",
     "an array of no sizes": "def f(x: torch.Tensor, n):\n    return x * torch.as_tensor(np.zeros(()))\n",
     "an array of who knows how many": "def f(x: torch.Tensor, n):\n    return x * torch.as_tensor(np.random.choice(n))\n",

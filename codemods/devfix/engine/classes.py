@@ -127,9 +127,9 @@ class Classes:
         if method is None:
             owners = self.analysis.models.owners_of_device
             return any(one.startswith(owners) for one in owner.outside)
-        last, me = method.node.body[-1], next(iter(method.positional), "")
-        given = last.value if method.is_property and isinstance(last, ast.Return) else None
-        return given is not None and method.file.source.code(given) == f"next({me}.parameters()).device"
+        own, source = f"next({next(iter(method.positional), '')}.parameters()).device", method.file.source
+        returned = [one.value for one in method.nodes if isinstance(one, ast.Return)]
+        return method.is_property and [one and source.code(one) for one in returned] == [own]
 
     def state(self, owner: Class) -> State:
         """The heap as the constructor leaves it."""

@@ -309,7 +309,8 @@ class Frame(ABC):
             return
         owner = me.bound.ref if me.bound is not None else None
         classes = self.analysis.classes
-        if isinstance(owner, Class) and classes.is_module(owner) and classes.tells_device(owner):
+        told = isinstance(owner, Class) and classes.is_module(owner) and classes.tells_device(owner)
+        if told and self.is_weighted(me, trained=True):
             found[f"{name}.device"] = Term(f"{name}.device", "own", self.where(me), PROVEN)
         for attribute, value in self.state.heap.attributes(me.ref):
             if len(found) >= MAX_TERMS:

@@ -47,6 +47,7 @@ _PLAIN = (
     "rows",
     "tokens",
     "gathers",
+    "keeps_shape",
     "owners_of_device",
     "like_torch",
     "scalars",
@@ -128,6 +129,7 @@ class Models(NamedTuple):
     sized: frozenset[str]  # layers whose first two arguments are sizes
     tokens: frozenset[str]
     gathers: frozenset[str]
+    keeps_shape: frozenset[str]  # methods of arrays
     owners_of_device: tuple[str, ...]
     devices: frozenset[str]
     like_torch: tuple[str, ...]
@@ -287,6 +289,7 @@ def models() -> Models:
     return Models(
         rows, tuple(one for one in rows.items() if "*" in one[0]), tensor, other, array, readers,
         shaped, filled, extents, sized, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
+        frozenset(plain["keeps_shape"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),
         frozenset(plain["scalars"]), tensors,
         dtypes, takers, converters, tuple(one for one in converters.items() if "*" in one[0]), tuple(modules), {},

@@ -49,7 +49,6 @@ from devfix.models import frameworks, torch_api
 from devfix.models.loader import public
 
 _AXES = "matplotlib"
-_SAME_SHAPE = frozenset({"astype", "copy", "clip", "round"})  # methods of arrays
 _PASS_THROUGH = frameworks.PROGRESS_BARS | {"track", "prange", "deepcopy", "copy"}
 # Arguments of `from_pretrained` with which accelerate places the parts, and moves their inputs.
 _PLACED_BY = frozenset({"device_map", "quantization_config", "load_in_8bit", "load_in_4bit"})
@@ -230,23 +229,18 @@ class Library(OutOfSight):
         draws = name in readers.draws and str(base.ref or _AXES).startswith(_AXES)
         for value, at in arguments[0] if learns or draws else ():
             self.read_as_array(node, value, at, f"{base.ref if learns else 'axes'}.{name}")
-        if name in _SAME_SHAPE:
+        if name in self.models.keeps_shape:
             return Value(ARRAY, rank=base.rank)
-        return Value(ARRAY, rank=1 if (learns and name in readers.rows) or "size" in arguments[1] else None)
+        sized = "size" in arguments[1] and _has_sizes(arguments[1]["size"][0])
+        return Value(ARRAY, rank=1 if sized or (learns and name in readers.rows) else None)
 
     def _has_dimensions(self, dotted: str, arguments: Arguments) -> bool:
         """Has the array that a function makes at least one dimension?"""
         values, keywords = arguments
         sizes = self.models.extents.get(dotted)
         if sizes is not None:
-            given = (
-                keywords["size"][0]
-                if "size" in keywords
-                else values[sizes][0]
-                if sizes < len(values)
-                else ANYTHING
-            )
-            return given.kind == NUMBER or (given.kind == SEQUENCE and given.items != ())
+            given = values[sizes][0] if sizes < len(values) else ANYTHING
+            return _has_sizes(keywords["size"][0] if "size" in keywords else given)
         listed = dotted in self.models.filled and bool(values) and values[0][0].kind == SEQUENCE
         return listed or dotted in self.models.shaped
 
@@ -382,3 +376,8 @@ class Library(OutOfSight):
             self.wants_type(node, dotted, row, (values[1:], keywords))
         made = Partial(values[0][0], tuple(values[1:]), dict(keywords), node, scopes)
         return Value(FUNCTION, ref=made, rest=held)
+
+
+def _has_sizes(given: Value) -> bool:
+    """Is it the number of the elements of an array, or one for each of its dimensions?"""
+    return given.kind == NUMBER or (given.kind == SEQUENCE and given.items != ())
