@@ -405,8 +405,8 @@ def placed(device):
 def test_a_program_that_sets_the_default_device(tmp_path: Path, files: dict[str, str], level: str) -> None:
     write(tmp_path, {"parts/net.py": ADDS, **files})
     made = report(tmp_path, project=".", codemods=["place-factory"])
-    [finding] = [finding for result in made.results for finding in result.findings]
-    assert finding.fix is not None and finding.fix.safety.label == level
+    found = [finding.fix for result in made.results for finding in result.findings]
+    assert [one.safety.label for one in found if one is not None] == ([] if level == "silent" else [level])
 
 
 @pytest.mark.parametrize(
@@ -446,13 +446,14 @@ INTO = "net.load_state_dict(torch.load(path))"
     [
         ("def make():\n    return torch.nn.Linear(2, 2)\n", INTO, "silent"),
         ("def make(gpu=0):\n    net = torch.nn.Linear(2, 2)\n    return net.cuda() if gpu else net\n", INTO, "safe"),
-        ("def make():\n    return torch.nn.Linear(2, 2)\n", INTO.replace("net.load", "optimizer.load"), "unsafe"),
+        ("def make():\n    return torch.nn.Linear(2, 2)\n", INTO.replace("net.load", "optimizer.load"), "silent"),
+        ("def make():\n    return torch.nn.Linear(2, 2).to(args.device)\n", INTO, "safe"),
     ],
 )  # fmt: skip
 def test_a_project_whose_programs_move_nothing(tmp_path: Path, parts: str, into: str, level: str) -> None:
     files = {**NO_PROGRAM, "parts.py": f"import torch\n\n\n{parts}", "load.py": LOADS.format(into)}
     write(tmp_path, {**files, "main.py": "from load import load\n\nload('a.pt', 'cpu')\n"})
-    assert levels(tmp_path) != []  # nobody is known to call what saves
+    assert bool(levels(tmp_path)) is (into == INTO)  # nobody is known to call what saves
     write(tmp_path, {"train.py": TRAINS})
     assert levels(tmp_path) == ([] if level == "silent" else [level])
 
@@ -480,8 +481,8 @@ def test_what_all_callers_download(tmp_path: Path, calling: str, level: str) -> 
     saving = "import torch\n\n\ndef save(net, path):\n    torch.save(net.state_dict(), path)\n"
     write(tmp_path, {"restorer.py": loading, "plugin.py": plugin, "save.py": saving})
     made = report(tmp_path, project=".", codemods=["map-location"])
-    [finding] = [finding for result in made.results for finding in result.findings]
-    assert finding.fix is not None and finding.fix.safety.label == level
+    found = [finding.fix for result in made.results for finding in result.findings]
+    assert [one.safety.label for one in found if one is not None] == ([] if level == "silent" else [level])
 
 
 WIDENS = """
@@ -497,7 +498,7 @@ class Net(torch.nn.Module):
 @pytest.mark.parametrize(
     ("program", "level"),
     [
-        ("from net import Net\n\nNet()(1)\n", "unsafe"),
+        ("from net import Net\n\nNet()(1)\n", "silent"),
         ("from net import Net\n\nNet().cuda()(1)\n", "safe"),
         ("print(1)\n", "unsafe"),
     ],
@@ -505,5 +506,5 @@ class Net(torch.nn.Module):
 def test_a_factory_is_safe_only_where_something_is_moved(tmp_path: Path, program: str, level: str) -> None:
     write(tmp_path, {"net.py": WIDENS, "main.py": program})
     made = report(tmp_path, project=".", codemods=["place-factory"])
-    [finding] = [finding for result in made.results for finding in result.findings]
-    assert finding.fix is not None and finding.fix.safety.label == level
+    found = [finding.fix for result in made.results for finding in result.findings]
+    assert [one.safety.label for one in found if one is not None] == ([] if level == "silent" else [level])

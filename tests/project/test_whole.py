@@ -209,3 +209,36 @@ def test_what_a_map_location_cures(tmp_path: Path, case: str) -> None:
         if finding.fix is not None and "head" not in finding.message
     ]
     assert (found[-1] if found else "silent") == level
+
+
+HELPERS = "import torch\n\n\ndef rows(x):\n    return x\n\n\ndef main(args):\n    return rows(torch.ones(2).cuda())\n"
+OTHERS = (
+    "from helpers import {}\n\nargs = parse_args()\n\n\ndef main():\n"
+    "    {}(x.to('cuda' if args.gpu else 'cpu'))\n\n\nmain()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "call", "chosen"),
+    [("rows", "rows", None), ("rows, main as run", "run", True), ("*", "rows", True)],
+)
+def test_who_imports_other_names_does_not_run_a_function_of_that_name(
+    tmp_path: Path, names: str, call: str, chosen: bool | None
+) -> None:
+    write(tmp_path, {"helpers.py": HELPERS, "train.py": OTHERS.format(names, call)})
+    assert outside(tmp_path, "helpers.py").runs_chosen("main") is chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "moves"),
+    [
+        ("x = x.to(device)\n", True),
+        ("x = torch.ones(2, device=args.device)\n", True),
+        ("trainer = Trainer(model)\n", True),
+        ("def make(n, device='cpu'):\n    return torch.ones(n, device=device)\n", False),
+        ("x = torch.ones(2, device=torch.device('cpu'))\n", False),
+    ],
+)
+def test_a_project_that_moves_something(tmp_path: Path, text: str, moves: bool) -> None:
+    write(tmp_path, {"net.py": NET, "main.py": text})
+    assert outside(tmp_path, "net.py").moves() is moves

@@ -29,6 +29,7 @@ OPTION = "parser.add_argument('--device', {})\nx = x.to(args.device)\n"
 NUMBERED = 'device = torch.device(f"cuda:{args.gpu}" if args.gpu >= 0 else "cpu")\nx = x.to(device)\n'
 ALWAYS = "if args.cuda:\n    seed(args.seed)\nx = x.cuda()\n"
 ONE = "    x = x.cuda()\n"
+BY_KIND = "args = ArgumentParser().parse_args()\n" + CHOICE + "KINDS[args.kind].pad(2, 3)\n"
 STEP = "import pads\n\n\ndef pad(x, n):\n    x = pads.pad(x, n)\n"
 
 PORTABLE = "\n\ndef put(a, b):\n    return a.to(b.device)\n"
@@ -87,21 +88,21 @@ def levels(folder: Path, files: dict[str, str]) -> list[Safety]:
         (INSISTS, {"main.py": program("assert torch.cuda.is_available()\n" + CHOICE)}, None),  # CUDA in any case
         (INSISTS, {"main.py": program(ALWAYS), "test_pads.py": program(CHOICE)}, None),
         # What the program chooses does not get through a file that goes to CUDA in any case.
-        (INSISTS, {"main.py": program(CHOICE, "step"), "step.py": STEP + ONE}, False),
+        (INSISTS, {"main.py": program(CHOICE, "step"), "step.py": STEP + ONE}, None),
         (INSISTS, {"main.py": program(CHOICE, "step"), "step.py": STEP}, True),
         # What the program calls besides needs CUDA, or something that it does not call.
-        (INSISTS, {"main.py": program("from more import load, keep\nload(x)\n" + CHOICE), "more.py": TWO}, False),
+        (INSISTS, {"main.py": program("from more import load, keep\nload(x)\n" + CHOICE), "more.py": TWO}, None),
         (INSISTS, {"main.py": program("from more import keep\n" + CHOICE), "more.py": TWO}, True),
         # A package that passes on what one of its files has.
         (INSISTS, {"main.py": program(CHOICE, "kit"), "kit/__init__.py": "from pads import pad\n"}, True),
         (INSISTS, {"main.py": WHOLE, "kit/__init__.py": "from pads import *\n"}, None),
         # What is imported of the file has nothing to do with the function, or something.
-        (INSISTS + MORE, {"main.py": MAIN, "use.py": "from pads import pad\n"}, False),
+        (INSISTS + MORE, {"main.py": MAIN, "use.py": "from pads import pad\n"}, None),
         (INSISTS + MORE.replace("mean(x)\n", "mean(pad(x))\n"), {"main.py": MAIN, "use.py": "from pads import pad\n"}, True),
         (INSISTS + MORE, {"main.py": MAIN + "getattr(pads, args.how)(x)\n", "use.py": "from pads import pad\n"}, True),
-        (INSISTS, {"main.py": MAIN}, False),  # not used
+        (INSISTS, {"main.py": MAIN}, None),  # not used
         (INSISTS + MORE, {"main.py": MAIN}, None),  # programs use the file, and nobody this
-        (INSISTS + MORE, {"main.py": MAIN, "tests/use.py": "from pads import pad\n"}, False),
+        (INSISTS + MORE, {"main.py": MAIN, "tests/use.py": "from pads import pad\n"}, None),
     ],
 )  # fmt: skip
 def test_the_programs_tell(tmp_path: Path, text: str, programs: dict[str, str], safe: bool | None) -> None:
@@ -238,8 +239,8 @@ def test_autograd_makes_the_gpu_of_a_gradient_the_current_one(base: str, name: s
         ({"kit/__init__.py": "from pads import pad\n", "main.py": program(CHOICE, "kit")}, True),
         ({"kit/__init__.py": "from pads import *\n", "main.py": program(CHOICE, "kit")}, True),
         # A module in a table, for others to ask for what it has.
-        ({"all.py": "import pads\n\nKINDS = {'pads': pads}\n", "main.py": "from all import KINDS\n" + CHOICE + "KINDS[args.kind].pad(2, 3)\n"}, True),
-        ({"all.py": "import pads\n\nprint(pads.keep)\n", "main.py": "from all import KINDS\n" + CHOICE + "KINDS[args.kind].pad(2, 3)\n"}, False),
+        ({"all.py": "import pads\n\nKINDS = {'pads': pads}\n", "main.py": "from all import KINDS\n" + BY_KIND}, True),
+        ({"all.py": "import pads\n\nprint(pads.keep)\n", "main.py": "from all import KINDS\n" + BY_KIND}, False),
     ],
 )  # fmt: skip
 def test_what_has_no_device_is_shown_for_callers_that_may_lack_cuda(
@@ -283,8 +284,9 @@ def test_a_program_that_goes_to_cuda_itself_does_not_choose(tmp_path: Path, plac
 
 def test_silent_where_all_programs_go_to_cuda_in_another_place(tmp_path: Path) -> None:
     files = {"pyproject.toml": "", "pads.py": INSISTS, "step.py": STEP + ONE, "main.py": program("", "step")}
-    assert levels(tmp_path, files | {"main.py": program(CHOICE, "step")}) == [Safety.UNSAFE]
+    assert levels(tmp_path, files | {"main.py": program(CHOICE, "step")}) == []
     assert levels(tmp_path, files) == []
+    assert levels(tmp_path, files | {"step.py": STEP, "main.py": program(CHOICE, "step")}) == [Safety.SAFE]
 
 
 BY_NAME = """
@@ -460,3 +462,13 @@ def test_what_is_behind_other_places_that_need_cuda(
 ) -> None:
     text = STEPS.format(first=first, second=second)
     assert len(checked(tmp_path, {"pyproject.toml": "", "pads.py": text})) == told
+
+
+SCRIPT = "import argparse\nimport torch\nfrom net import Net\n\ndevice = 'cuda'\n\nif __name__ == '__main__':\n    Net().to(device)\n"
+
+
+@pytest.mark.parametrize("move", ["", ".cuda()"])
+def test_the_one_choice_of_a_script_whose_network_needs_cuda_anyway(tmp_path: Path, move: str) -> None:
+    net = f"import torch\n\n\nclass Net(torch.nn.Module):\n    def start(self):\n        return self(torch.ones(2){move})\n"
+    files = {"pyproject.toml": "", "pads.py": SCRIPT, "net.py": net.replace("start", "forward")}
+    assert levels(tmp_path, files) == ([] if move else [Safety.UNSAFE])

@@ -33,6 +33,8 @@ _CHECKERS = (
 )  # fmt: skip
 # What these say of a line is about how a device is written; what is left behind there is another bug.
 _APART = ("hard-coded-cuda", "map-location")
+# Nothing of these happens where nothing is moved.
+_MOVED = ("place-factory", "register-buffer", "numpy-of-device", "lengths-on-cpu")
 
 
 def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> Iterator[Finding]:
@@ -64,7 +66,7 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
                     if not is_reached(flow, around):
                         message = f"{finding.message}. The fix assumes that this runs on an accelerator"
                         finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))
-                if not _is_dead(flow, finding):
+                if not _is_idle(flow, finding):
                     yield finding
         spoken |= told
     for finding, lines in flow.project.told(_in_program):
@@ -86,16 +88,19 @@ def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:
     """What a codemod itself says; with options of its own, of functions that nothing calls, too."""
     all_of_them = codemod != type(codemod)()
     for finding in codemod.check(flow):
-        if all_of_them or not _is_dead(flow, finding):
+        if all_of_them or not _is_idle(flow, finding):
             yield finding
 
 
-def _is_dead(flow: Flow, finding: Finding) -> bool:
-    """Is it, without a safe fix, about a function that nothing calls?"""
-    function = _function_at(finding.span.start, flow.source)
-    if function is None or (finding.fix is not None and finding.fix.safety is Safety.SAFE):
+def _is_idle(flow: Flow, finding: Finding) -> bool:
+    """Is it, without a safe fix, about a function that nothing in view calls, or where nothing is moved?"""
+    if finding.fix is not None and finding.fix.safety is Safety.SAFE:
         return False
-    return flow.project.is_uncalled(function.name)
+    function = _function_at(finding.span.start, flow.source)
+    if finding.codemod in _MOVED and flow.project.is_in_view() and not flow.project.sets_default():
+        if not is_reached(flow, function):
+            return True
+    return function is not None and flow.project.is_uncalled(function.name)
 
 
 def _function_at(offset: int, source: Source) -> FunctionNode | None:

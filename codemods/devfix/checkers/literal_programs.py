@@ -84,6 +84,7 @@ class Verdict:
     - `device` is the expression that belongs there, empty where the fix has another form.
     - `elsewhere` is what the fix does in other files.
     - `told`: a condition, or a move that follows at once, says where it goes.
+    - `scoped`: the function itself knows a device that is chosen.
     - `cure` counts for what is safe: a safe fix has to cure something.
     - `sites` are the places without a condition that it mends, or under that of there being CUDA.
     - `node` is the other side: what the value meets, or where the device comes from.
@@ -100,6 +101,7 @@ class Verdict:
     title: str = ""
     elsewhere: tuple[Elsewhere, ...] = ()
     told: bool = False
+    scoped: bool = False
     cure: Cure = Cure.ABSENT
     assumes: str = ""
     sites: tuple[ast.expr, ...] = ()
@@ -241,6 +243,13 @@ class Program:
             return False
         return chosen is False and project.runs_without_cuda(top, itself=True) is False
 
+    def needs_cuda(self, node: ast.AST) -> bool:
+        """Do the programs in view that get to a function need CUDA all the same, so that no fix there helps any?"""
+        project, top = self.flow.project, top_of(self.source, node)
+        if not project.is_in_view() or (project.runs_chosen(top) is None and project.loads_by_name()):
+            return False
+        return project.runs_without_cuda(top, itself=True) is False
+
     def _goes_itself(self, function: Scope) -> bool:
         """Does a file without any choice go to CUDA in another function, too?"""
         return self._marks.isdisjoint((CHOOSES, OTHER)) and any(one is not function for one in self._bound)
@@ -356,7 +365,7 @@ class Program:
 def is_right(flow: Flow, span: Span, function: Scope) -> bool:
     """Is what is on CUDA by name right as it is, since every run of the function is on the current GPU?"""
     program = Program(flow)
-    if program.is_on_cuda(function):
+    if program.is_on_cuda(function) or program.needs_cuda(function):
         return True
     sites = [one.node for one in program.analysis.named.calls.values() if flow.source.span(one.node) == span]
     told = any(guard_of(flow.source, one).told in (Told.CHOSEN, Told.SAME) for one in sites)

@@ -40,7 +40,7 @@ def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
     for place in places:
         if _is_parallel(source, place):
             continue
-        if program.may_lack_cuda(place) and not program.is_sent(place):
+        if program.may_lack_cuda(place) and not (program.needs_cuda(place) or program.is_sent(place)):
             yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
 
 
@@ -70,6 +70,8 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
     if len(places) != 1 or guard_of(source, places[0]).told is not Told.NOTHING:
         return
     (node,) = places
+    if program.needs_cuda(node) or program.flow.project.uses_cuda():
+        return
     if any(program.raises(one) and one is not node for one in source.of_kind(ast.Call)):
         return
     inner = node.args[0] if isinstance(node, ast.Call) and node.args else node

@@ -121,6 +121,7 @@ def _weighed(
         if verdict.safety is Safety.SAFE and not program.is_worth(verdict, function):
             verdict = replace(verdict, safety=Safety.UNSAFE)
         useless = program.is_on_cuda(function) or program.is_behind(verdict, function, unsaid)
+        useless = useless or not (verdict.scoped or verdict.told or not program.needs_cuda(function))
         if rest or verdict.safety is Safety.SAFE or not useless:
             yield verdict
 
@@ -301,7 +302,9 @@ class _Judge:
         device, why = found[0]
         whole = self._whole(guard, sites, device)
         code = self.source.code(sites[0].node)
-        return Verdict(whole[0], code, device, why, whole[1], Safety.UNSAFE) if whole is not None else None
+        if whole is None:
+            return None
+        return Verdict(whole[0], code, device, why, whole[1], Safety.UNSAFE, scoped=True)
 
     def _flagged(self, site: Named) -> Verdict | None:
         """`if use_cuda: y = y.cuda()` of what meets a tensor of the caller: on its GPU, not on the current one."""
@@ -341,7 +344,8 @@ class _Judge:
             # In a script only the variable that it declares for the purpose counts.
             known = in_scope(site, self.analysis) if program.is_agnostic or not is_script else None
             if known is not None and (known.sure or met is None or met.is_module):
-                return self._verdict(site, known, f"goes to CUDA even if {known.what} is another device")
+                why = f"goes to CUDA even if {known.what} is another device"
+                return replace(self._verdict(site, known, why), scoped=True)
             met = met or (None if is_script else sized_by(site, self.analysis))
         if met is None or not (met.sure or program.is_agnostic or (program.is_given and met.given)):
             return None

@@ -79,7 +79,7 @@ def _is_passed_on_host(mismatch: Mismatch, function: Function, analysis: Analysi
 
 def is_reached(flow: Flow, node: ast.AST | None) -> bool:
     """May a program of the project get to a node with anything that was moved, as far as its files tell?"""
-    if flow.project.sets_default():
+    if flow.project.sets_default() or (flow.project.moves() is False and flow.project.is_in_view()):
         return False
     top, text = "", flow.source.text
     while node is not None and not isinstance(node, ast.Module):

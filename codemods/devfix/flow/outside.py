@@ -60,6 +60,10 @@ class Outside:
         """Does any file of the project show a choice between CUDA and something else? None: not known."""
         return self.project.facts.chooses() if self.project else None
 
+    def moves(self) -> bool | None:
+        """Does any file of the project put anything on a device, or leave that to a framework? None: not known."""
+        return self.project.facts.moves() if self.project else None
+
     def torch_before(self, version: tuple[int, int]) -> str:
         """The requirement that keeps the project's torch below a version; empty if none does, or it is not known."""
         return self.project.files.torch_before(version) if self.project else ""
@@ -98,12 +102,23 @@ class Outside:
         """Does the project show programs, or another file that uses the asking one?"""
         if self.project is None:
             return False
-        return bool(self.project.facts.importers(self.path)) or self.project.runs.all_on_cuda() is not None
+        return bool(self._importers()) or self.project.runs.all_on_cuda() is not None
+
+    def _importers(self) -> list[str]:
+        """The files that import something of the asking file, without tests."""
+        if self.project is None:
+            return []
+        found, runs = self.project.imports.importers(self.path), self.project.runs
+        return [one for one in found if not runs.is_test(one)]
+
+    def loads_by_name(self) -> bool:
+        """Does any file of the project get functions by names that stand in a recipe or a setting?"""
+        return self.project is not None and self.project.facts.loads_by_name()
 
     def is_uncalled(self, name: str) -> bool:
         """Does nothing call a function or method of the asking file, which is a program or used by other files?"""
         facts = self.project.facts if self.project else None
-        if facts is None or ("__main__" not in self.source.text and not facts.importers(self.path)):
+        if facts is None or ("__main__" not in self.source.text and not self._importers()):
             return False
         return not facts.loads_by_name() and self.used(name) is False
 
@@ -122,6 +137,10 @@ class Outside:
         times what is used counts as using what it names; there may be a choice among what is far away.
         """
         return self.project.facts.goes_to_cuda(self.path, self.source, names, steps) if self.project else None
+
+    def uses_cuda(self) -> bool:
+        """Does anything that the asking file uses of other files go to CUDA without asking?"""
+        return self.project is not None and self.project.facts.uses_cuda(self.path, self.source)
 
     def called_after(self, name: str, before: str) -> bool:
         """Do all who call a function of the asking file call another one of it first, in the same place?"""

@@ -215,11 +215,11 @@ class Callers:
             for setter in self.importing(DEFAULT)
             if setter != path and _OTHER_DEFAULT.search(self.project.files.text(setter))
         }
-        facts = self.project.facts
-        if any(path in facts.reach(setter) for setter in setters):
+        imports = self.project.imports
+        if any(path in imports.reach(setter) for setter in setters):
             return True
         programs = self.programs(path) if setters else []
-        return bool(programs) and not any(setters.isdisjoint(facts.reach(one)) for one in programs)
+        return bool(programs) and not any(setters.isdisjoint(imports.reach(one)) for one in programs)
 
     def programs(self, path: str, most: int = FILES) -> list[str]:
         """The files that import a file, in turn, and that no other file imports.
@@ -228,9 +228,9 @@ class Callers:
         """
         found, tops = [path], list[str]()
         for one in found:
-            if len(self.project.facts.namers(one)) > most:
+            if len(self.project.imports.namers(one)) > most:
                 return []
-            above = self.project.facts.importers(one)
+            above = self.project.imports.importers(one)
             if not above and one != path:
                 tops.append(one)
             found += [other for other in above if other not in found][: FILES - len(found)]

@@ -11,6 +11,7 @@ import keyword
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -18,15 +19,14 @@ from typing import TYPE_CHECKING
 from devfix.pipeline import depends
 from devfix.project.calling import Place, fetches, is_called, places_in
 from devfix.project.cuda import Block, blocks_of, goes_to_cuda
-from devfix.project.importing import SAVED, statements_in, tried_anyway
-from devfix.project.marks import BUILDS, CHOOSES, INSISTS, ONLY, OTHER, WRITES, extensions_in
+from devfix.project.importing import SAVED
+from devfix.project.imports import READERS
+from devfix.project.marks import BUILDS, CHOOSES, INSISTS, MOVES, ONLY, OTHER, WRITES, extensions_in
 from devfix.text.source import FUNCTIONS, FunctionNode, Source, remembered
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
 
-REACH = 64  # files
-READERS = 64  # files in which a function is looked for
 # What writes them for the program, by its name or that of its library.
 _LIBRARY_WRITERS = ("Trainer", "ModelCheckpoint", "Accelerator", "lightning", "pytorch_lightning")
 _WRITERS = (*_LIBRARY_WRITERS, "save_checkpoint", "save")
@@ -37,8 +37,6 @@ _COMMENT = re.compile(r"#[^\n]*")
 _WORD = re.compile(r"\w+")
 _SCRIPT = re.compile(r"^torch\.save\(", re.MULTILINE)
 _DEVICES = re.compile(r"cuda|device")
-_NAME = re.compile(r"([\w.]+)(?:\s+as\s+\w+)?")
-_BESIDES_NAMES = re.compile(r"#[^\n]*|[()\\]")  # comments, brackets and the ends of lines that go on
 _INIT = "__init__.py"
 # A script that is installed with what lies beside it, not only one that compiles something.
 _INSTALLS = re.compile(r"find_(?:namespace_)?packages|\bpackages\s*=|\bpy_modules\b")
@@ -70,6 +68,10 @@ class Facts:
     def other_gpu(self) -> bool | None:
         """Does any file show a GPU besides the current one?"""
         return self._any(OTHER)
+
+    def moves(self) -> bool | None:
+        """Does any file put anything on a device, or leave that to a framework?"""
+        return self._any(MOVES)
 
     def loads_by_name(self) -> bool:
         """Does any file get functions by names that stand in a recipe or a setting, as far as its imports show?"""
@@ -116,68 +118,31 @@ class Facts:
             return False
         if path in insisting or self._reaches(path, only):
             return True
-        for users in (self.importers(path), callers.programs(path)):  # which come with CUDA, too
+        for users in (
+            self.project.imports.importers(path),
+            callers.programs(path),
+        ):  # which come with CUDA, too
             users = [one for one in users if not _TESTS.search(one)]
             if users and all(one in insisting or self._reaches(one, only) for one in users):
                 return True
         return False
 
     def _reaches(self, path: str, marked: set[str]) -> bool:
-        return bool(marked) and not marked.isdisjoint(self.reach(path))
-
-    def reach(self, path: str) -> list[str]:
-        """A file and those that it imports as it is loaded, in turn; not more than are worth it."""
-        found, seen = [path], {path}
-        for one in found:
-            for other, outermost in self.imported(one):
-                if outermost and other not in seen and len(found) < REACH:
-                    seen.add(other)
-                    found.append(other)
-        return found
-
-    @depends.kept
-    def imported(self, path: str) -> list[tuple[str, bool]]:
-        """The files of the project that a file imports, and whether that happens as it is loaded."""
-        files = self.project.files
-        found: dict[str, bool] = {}
-        data = files.text(path).encode("utf-8", "replace")
-        anyway = tried_anyway(data)
-        for module, names, modules, outermost in statements_in(data):
-            given = _BESIDES_NAMES.sub("", (names or modules).decode())
-            base = module.decode()
-            outermost = outermost or module in anyway
-            joint = "" if not base or base.endswith(".") else "."
-            for part in given.split(","):
-                match = _NAME.match(part.strip())
-                dotted = f"{base}{joint}{match.group(1)}" if match is not None else base
-                needed = outermost or dotted.encode() in anyway
-                place = files.module(path, dotted) if dotted and files.has(path, dotted) else None
-                if place is not None and place[0] != path:
-                    found[place[0]] = found.get(place[0], False) or needed
-        return list(found.items())
-
-    def importers(self, path: str) -> list[str]:
-        """The files that import something of a file, sorted; none if those that may are too many to read."""
-        namers = self.namers(path)
-        if len(namers) > READERS:
-            return []
-        return [one for one in namers if any(other == path for other, _ in self.imported(one))]
-
-    def namers(self, path: str) -> list[str]:
-        """The files with an import that names something of a file, or the file."""
-        folder, name = os.path.split(path)
-        stem = os.path.basename(folder) if name == _INIT else name.removesuffix(".py")
-        names = self.project.names_of(path)
-        callers = self.project.callers
-        return sorted({one for key in (*names, stem, f"*{stem}") for one in callers.importing(key)} - {path})
+        return bool(marked) and not marked.isdisjoint(self.project.imports.reach(path))
 
     def goes_to_cuda(self, path: str, source: Source, names: Sequence[str], steps: int) -> bool:
         """Does a file, or what it uses of those that it imports, go to CUDA without asking, or all who call it?"""
         own = _own_blocks(source.text)
-        if goes_to_cuda(own, map(self._blocks_of, self.reach(path)[1:]), names, steps):
+        if goes_to_cuda(own, map(self._blocks_of, self.project.imports.reach(path)[1:]), names, steps):
             return True
         places = self._calls(path, source, names[-1]) if names else []
         return bool(places) and all(place.bare for place in places)
+
+    def uses_cuda(self, path: str, source: Source) -> bool:
+        """Does anything that a file uses of those that it imports go to CUDA without asking?"""
+        own = [replace(block, bare=False) for block in _own_blocks(source.text)]
+        others = map(self._blocks_of, self.project.imports.reach(path)[1:])
+        return goes_to_cuda(own, others, [block.name for block in own])
 
     def called_after(self, path: str, source: Source, name: str, before: str) -> bool:
         """Do all who call a function of a file call another one of it first, in the same function or script?"""
@@ -200,7 +165,7 @@ class Facts:
         if _HOOKS.match(name):
             return []
         found: list[Place] = []
-        others = {*self.importers(path), *self.project.callers.importing(name)}
+        others = {*self.project.imports.importers(path), *self.project.callers.importing(name)}
         for one in [path, *sorted(one for one in others - {path} if not _TESTS.search(one))[:READERS]]:
             places = places_in(_encoded(self.project.files.text(one)), name)
             if places is None:
@@ -237,7 +202,7 @@ class Facts:
         if any(user in below or self.used(path, source, user, (*below, name)) is not False for user in users):
             return True
         word = re.compile(rf"(?<!torch\.)\b{re.escape(name)}\b")
-        readers = self.namers(path)
+        readers = self.project.imports.namers(path)
         if not self.project.callers.complete:
             return None
         seen, by_name = {path, *readers}, False
@@ -249,7 +214,7 @@ class Facts:
             if _mentions(text, [match.start() for match in word.finditer(text)], methods):
                 return True
             if methods:  # objects get further than the names of their classes
-                more = [one for one in self.namers(reader) if one not in seen]
+                more = [one for one in self.project.imports.namers(reader) if one not in seen]
                 seen.update(more)
                 readers.extend(more)
         return None if by_name or self._has_notebooks(path) else False

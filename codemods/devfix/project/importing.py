@@ -9,7 +9,7 @@ from itertools import islice
 from devfix.models import torch_api
 from devfix.pipeline import depends
 from devfix.project.files import SIZE
-from devfix.project.marks import ONLY, WRITES, marks_in, writes
+from devfix.project.marks import MOVES, ONLY, WRITES, marks_in, moves, writes
 from devfix.project.saving import saves_from_cpu
 
 _IMPORT = re.compile(
@@ -31,7 +31,9 @@ def names_in(data: bytes) -> set[str]:
     """The names in the import statements of a file, and perhaps some more; `*module` for all of a module."""
     found: set[str] = set()
     if len(data) > SIZE:
-        return found
+        return {MOVES}
+    if moves(data):
+        found.add(MOVES)
     if b"set_default_" in data and any(call in data for call in _DEFAULT_CALLS):
         found.add(DEFAULT)
     if writes(data):

@@ -14,6 +14,7 @@ CHOOSES = "!chooses"  # no name: files that show a choice between CUDA and somet
 OTHER = "!other"  # no name: files that show a GPU besides the current one
 ONLY = "!only"  # no name: files that cannot be imported, or used, without CUDA, whatever is chosen
 INSISTS = "!insists"  # no name: files whose programs insist on CUDA
+MOVES = "!moves"  # no name: files that put anything on a device, or leave that to a framework
 WRITES = "!writes"  # no name: files that write checkpoints of their own
 BUILDS = "!builds"  # no name: files that compile CUDA extensions for others to import
 
@@ -34,6 +35,11 @@ _CHOICES = re.compile(
     rb"map_location[ \t]*=[^\n]{0,200}(?:cpu|storage)|"
     rb"\baccelerat(?:or|e)\b|"
     rb"\b(?:args|opts?|cfg|config|conf|params|hparams|options|flags|settings)\.device\b",
+    re.IGNORECASE,
+)
+_MOVES = re.compile(
+    rb"\.cuda\(|\.to\(|\bTrainer\(|accelerat|lightning|DataParallel|default_device|default_tensor_type|"
+    rb"[(,]\s*device\s*=\s*(?!None|[\"']cpu|device\b|torch\.device\([\"']cpu)",
     re.IGNORECASE,
 )
 # A GPU that is insisted on is no choice.
@@ -107,6 +113,11 @@ _GOES_ON = re.compile(rb"[ \t]*(?:elif|else|except|finally)\b")
 
 
 _FETCHES = (b"load_url(", b"model_zoo", b"urlretrieve(", b"from_url(")
+
+
+def moves(data: bytes) -> bool:
+    """May a file put anything on a device, other than one that it is given?"""
+    return _MOVES.search(data) is not None
 
 
 def writes(data: bytes) -> bool:

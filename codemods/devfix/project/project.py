@@ -16,6 +16,7 @@ from devfix.pipeline.listing import MARKS, Mark, mark_of, noted_kind, root_of
 from devfix.project.callers import Callers
 from devfix.project.facts import Facts
 from devfix.project.files import Files
+from devfix.project.imports import Imports
 from devfix.project.outline import Definition, Outline, outline_of
 from devfix.project.runs import Runs
 from devfix.text.source import Source
@@ -31,6 +32,7 @@ class Project:
     def __init__(self, root: str) -> None:
         self.files = Files(root)
         self.callers = Callers(self)
+        self.imports = Imports(self)
         self.facts = Facts(self)
         self.runs = Runs(self)
         self._outlines: OrderedDict[str, Outline | None] = OrderedDict()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from devfix.pipeline import depends
 from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs
 from devfix.project.importing import without_imports
-from devfix.project.marks import CHOOSES
+from devfix.project.marks import CHOOSES, moves
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -31,9 +31,6 @@ _PROGRAM = re.compile(
     re.MULTILINE,
 )
 _TEST = re.compile(r"(?:^|[/\\])(?:tests?[/\\]|test_[^/\\]*$|conftest\.py$)|_test\.py$")
-_MOVES = re.compile(
-    rb"\.cuda\(|\.to\(|\bTrainer\(|accelerat|lightning|DataParallel|default_device", re.IGNORECASE
-)
 
 # A function, class or variable at the left margin, with all that belongs to it.
 _BLOCK = re.compile(
@@ -74,7 +71,7 @@ class Runs:
     def _runs_cuda(self, program: str, code: bytes, path: str) -> bool:
         """Does a program name something of another file that goes to CUDA whatever is chosen?"""
         words = set(_WORD.findall(code))
-        for other, _ in self.project.facts.imported(program):
+        for other, _ in self.project.imports.imported(program):
             if other == path:
                 continue
             given = self._code(other)
@@ -118,7 +115,7 @@ class Runs:
         """Do programs or tests get to a file, but nobody to something of it, or only packages that pass it on?"""
         if self.project.facts.chooses() is None or self.project.facts.is_library(path):
             return False
-        if self._is_test(path) or _is_program(_bare(text)):
+        if self.is_test(path) or _is_program(_bare(text)):
             return not _is_program(_bare(text))
         users = [one for one, _ in self._ways(path, text, name, lambda _: False, tests=True) if one != path]
         if users:
@@ -151,15 +148,15 @@ class Runs:
 
     def is_program(self, path: str) -> bool:
         """Does a file do something where it is run, and is it no test?"""
-        return not self._is_test(path) and _is_program(self._code(path))
+        return not self.is_test(path) and _is_program(self._code(path))
 
-    def _is_test(self, path: str) -> bool:
+    def is_test(self, path: str) -> bool:
         return _TEST.search(path.removeprefix(self.project.files.root)) is not None
 
     def _programs(self, path: str, text: str, name: str, tests: bool = False) -> list[str]:
         """The files that are programs, or `tests`, and get to something of a file, itself among them."""
         ways = self._ways(path, text, name, lambda _: False, tests)
-        return [one for one, code in ways if _is_program(code) or (tests and self._is_test(one))]
+        return [one for one, code in ways if _is_program(code) or (tests and self.is_test(one))]
 
     def _insists(self, program: str, path: str, name: str) -> bool:
         """Does a program go to CUDA itself, whatever is chosen, other than in what is asked about?"""
@@ -181,7 +178,7 @@ class Runs:
     def moves_nothing(self, path: str) -> bool:
         """Do a file, those that get to it, some program among them, and all that these use, move nothing at all?"""
         ways = list(self._ways(path, self.project.files.text(path), "", lambda _: False))
-        used = {one for user, _ in ways for one in self.project.facts.reach(user)}
+        used = {one for user, _ in ways for one in self.project.imports.reach(user)}
         return any(_is_program(code) for _, code in ways) and not any(_moves(self._code(one)) for one in used)
 
     def _ways(
@@ -193,11 +190,12 @@ class Runs:
         for one, code, names in todo:
             yield one, code
             for other in [*self._importers(one), *self._receivers(one, names)]:
-                if other in seen or len(seen) > REACH or (not tests and self._is_test(other)):
+                if other in seen or len(seen) > REACH or (not tests and self.is_test(other)):
                     continue
                 given = self._code(other)
                 stem = os.path.basename(one.removesuffix("/__init__.py")).removesuffix(".py").encode()
-                named = not names or not names.isdisjoint(_WORD.findall(given))
+                taken = self.project.imports.taken(other, one)
+                named = not names or not names.isdisjoint(_WORD.findall(given) if taken is None else taken)
                 if not named and os.path.basename(other) == "__init__.py":  # a package passes on all of them
                     named = re.search(rb"\b%s[ \t]+import[ \t]*\*" % re.escape(stem), given) is not None
                 handed = not named and _hands_on(
@@ -219,17 +217,20 @@ class Runs:
         return [
             one
             for one in sorted(found)
-            if any(other == path for other, _ in self.project.facts.imported(one))
+            if any(other == path for other, _ in self.project.imports.imported(one))
         ]
 
     @depends.kept
     def _importers(self, path: str) -> list[str]:
         """The files that import something of a file, with those that get from a package what it passes on."""
-        facts, found = self.project.facts, self.project.facts.importers(path)
+        imports = self.project.imports
+        found = imports.importers(path)
         outline = self.project.outline(path) if os.path.basename(path) == "__init__.py" else None
         passed = [name for name, what in outline.names.items() if " " in what] if outline is not None else []
         more = {one for name in passed for one in self.project.callers.importing(name)} - {path, *found}
-        return found + [one for one in sorted(more) if any(other == path for other, _ in facts.imported(one))]
+        return found + [
+            one for one in sorted(more) if any(other == path for other, _ in imports.imported(one))
+        ]
 
 
 def _using(code: bytes, names: set[bytes], stem: bytes = b"") -> set[bytes]:
@@ -281,7 +282,7 @@ def _is_program(code: bytes) -> bool:
 
 @lru_cache(maxsize=REACH)
 def _moves(code: bytes) -> bool:
-    return _MOVES.search(code) is not None
+    return moves(code)
 
 
 def _hands_on(code: bytes, stem: bytes) -> bool:

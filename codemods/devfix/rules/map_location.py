@@ -305,10 +305,14 @@ def _is_without_choice(flow: Flow, found: _Found) -> bool:
     """Is the device that it was saved from mostly there in the program as it is run, so that nobody needs the fix?"""
     settled = not found.fails and (doubts.is_settled(found.load, flow.source) or is_fetched(found.load))
     chosen = doubts.has_choice(flow.source)  # what is far away may be one of several that are chosen
+    project = flow.project
+    if not found.sure and project.is_in_view():
+        if project.moves() is False or (project.chooses() is False and not flow.source.has("device")):
+            return True  # all of the project is on the CPU, or on CUDA, with what it saves
     return (
         settled
         or doubts.is_of_host(flow.source)
-        or (_is_of_module(found.uses) and flow.project.writes_from_cpu())
+        or (_is_of_module(found.uses) and project.writes_from_cpu())
         or doubts.needs_cuda(flow, found.load, *([_NEAR] if chosen else []))
     )
 
