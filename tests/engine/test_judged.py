@@ -2387,3 +2387,18 @@ class Scheduler:
         return sample + out * self.sigmas[self.index(timestep)]
 """
     assert not codemods(HEAD + "import numpy as np\n" + source)
+
+
+@pytest.mark.parametrize(("coder", "told"), [("coder", 0), ("zoo.Coder()", 1), ("zoo", 1)])
+def test_what_somebody_hands_over_may_put_what_it_makes_of_an_array_on_a_device(coder: str, told: int) -> None:
+    source = f"""
+import numpy as np
+import zoo
+class Policy:
+    def __init__(self, net, coder, device):
+        self.net, self.device, self.coder = net.to(device), device, {coder}
+    def score(self, path, states):
+        actions = self.coder.encode(np.load(path)).unsqueeze(-1)
+        return torch.gather(self.net(states.to(self.device)), 1, actions)
+"""
+    assert codemods(HEAD + source).count("move-inputs") == told

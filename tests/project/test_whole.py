@@ -242,3 +242,12 @@ def test_who_imports_other_names_does_not_run_a_function_of_that_name(
 def test_a_project_that_moves_something(tmp_path: Path, text: str, moves: bool) -> None:
     write(tmp_path, {"net.py": NET, "main.py": text})
     assert outside(tmp_path, "net.py").moves() is moves
+
+
+def test_torch_under_another_name(tmp_path: Path) -> None:
+    script = "import torch as th\nimport net\n\ndevice = th.device('cuda')\nnet.make(th.ones(1)).to(device=device)\n"
+    write(tmp_path, {"net.py": NET, "train.py": script})
+    here = outside(tmp_path, "train.py")
+    assert here.goes_to_cuda(()) is True
+    write(tmp_path, {"train.py": script.replace("th.device('cuda')", "th.device('cuda' if args.gpu else 'cpu')")})
+    assert outside(tmp_path, "train.py").goes_to_cuda(()) is False

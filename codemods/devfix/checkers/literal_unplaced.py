@@ -76,11 +76,12 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
         return
     inner = node.args[0] if isinstance(node, ast.Call) and node.args else node
     asked = _ACCELERATOR.match(_device_text(file, node))
-    name, test = ("MPS", "torch.backends.mps.is_available()") if asked and asked["mps"] else ("CUDA", "")
+    name, test = ("MPS", "backends.mps.is_available()") if asked and asked["mps"] else ("CUDA", "")
     number = int(asked["number"] or 0) if asked else 0
-    test = test or (f"torch.cuda.device_count() > {number}" if number else "torch.cuda.is_available()")
+    test = test or (f"cuda.device_count() > {number}" if number else "cuda.is_available()")
+    torch = next((local for local, of in source.imports.items() if of == "torch"), "")
     there = f"{number + 1} GPUs" if number else name
-    edits = (ReplaceExpression(source.span(inner), f'{source.code(inner)} if {test} else "cpu"'),)
+    edits = (ReplaceExpression(source.span(inner), f'{source.code(inner)} if {torch}.{test} else "cpu"'),)
     why = f"is the only place of this script that asks for {name}, and raises without {there if number else 'it'}"
     title = f"use {name} only if it is available"
     yield Verdict(
@@ -88,7 +89,7 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
         source.code(node),
         "",
         why,
-        edits if source.imports.get("torch") == "torch" else (),
+        edits if torch else (),
         Safety.UNSAFE,
         title=title,
         assumes=f"the program should run without {there}, too",

@@ -108,6 +108,7 @@ class Frame(ABC):
         self.loops: list[list[State]] = []
         self.loaded: dict[object, Place] = {}  # cell of a module -> where the weights are that it was given
         self.rounds = 0  # loops around that are in their second round
+        self.asked_round = False  # whether this is the first round of the innermost loop
         self.statement: ast.stmt | None = None
         self.default = AT_DEFAULT  # where torch makes what is told nothing
         self.quiet = 0

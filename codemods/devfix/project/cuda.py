@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from devfix.models import torch_api
-from devfix.project.marks import MATCHES, headers
+from devfix.project.marks import MATCHES, headers, spelled_out
 
 _COMMENT = re.compile(rb"#[^\n]*")
 _WORD = re.compile(rb"\.?[A-Za-z_]\w*")
@@ -123,7 +123,7 @@ class Block:
 
 def plain(data: bytes) -> bytes:
     """A text without its comments and documentation."""
-    return _DOCUMENTED.sub(rb'""', _COMMENT.sub(b"", data))
+    return _DOCUMENTED.sub(rb'""', _COMMENT.sub(b"", spelled_out(data)))
 
 
 def blocks_of(data: bytes) -> list[Block]:
@@ -206,7 +206,10 @@ def goes(text: bytes, start: int, end: int) -> bool:
 def _is_only(text: bytes, name: bytes) -> bool:
     """Is a device bound once in a text, and anything moved there?"""
     bound = re.findall(rb"^[ \t]*%s[ \t]*=(?!=|[ \t]*%s\b)" % (name, name), text, re.MULTILINE)
-    return len(bound) == 1 and re.search(rb"\.to\([ \t]*%s[ \t]*[,)]" % name, text) is not None
+    return (
+        len(bound) == 1
+        and re.search(rb"\.to\([ \t]*(?:device[ \t]*=[ \t]*)?%s[ \t]*[,)]" % name, text) is not None
+    )
 
 
 def _asked(above: list[bytes]) -> bool:

@@ -20,6 +20,7 @@ BUILDS = "!builds"  # no name: files that compile CUDA extensions for others to 
 
 MATCHES = 200  # of a pattern in one file whose surroundings are looked at
 _COMMENT = re.compile(rb"#[^\n]*")
+_ALIAS = re.compile(rb"^[ \t]*import[ \t]+torch[ \t]+as[ \t]+(\w+)", re.MULTILINE)
 _GPU = rb"(?:cuda|gpus?|gpu_?ids?)"
 # A device is chosen by what there is, by an option, or by whoever calls.
 _CHOICES = re.compile(
@@ -115,6 +116,12 @@ _GOES_ON = re.compile(rb"[ \t]*(?:elif|else|except|finally)\b")
 _FETCHES = (b"load_url(", b"model_zoo", b"urlretrieve(", b"from_url(")
 
 
+def spelled_out(data: bytes) -> bytes:
+    """A text with torch under its own name, where it is imported `as th`."""
+    other = _ALIAS.search(data) if b"torch as" in data else None
+    return data if other is None else re.sub(rb"(?<![\w.])%s\." % other.group(1), b"torch.", data)
+
+
 def moves(data: bytes) -> bool:
     """May a file put anything on a device, other than one that it is given?"""
     return _MOVES.search(data) is not None
@@ -130,6 +137,7 @@ def writes(data: bytes) -> bool:
 def marks_in(data: bytes, imports: Sequence[tuple[bytes, bytes, bytes, bool]]) -> set[str]:
     """The marks of a file: `imports` are its import statements, the last one says whether it stands at the left."""
     found: set[str] = set()
+    data = spelled_out(data)
     compiles = searches = False
     every = b" ".join([module or modules for module, _, modules, _ in imports])
     lines = _lines_with(data, b"cuda")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from devfix.pipeline import depends
 from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs
 from devfix.project.importing import without_imports
-from devfix.project.marks import CHOOSES, moves
+from devfix.project.marks import CHOOSES, moves, spelled_out
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -272,7 +272,7 @@ def _blocks(
 @lru_cache(maxsize=8)
 def _bare(text: str) -> bytes:
     """A text without its comments."""
-    return _COMMENT.sub(b"", text.encode("utf-8", "replace"))
+    return _COMMENT.sub(b"", spelled_out(text.encode("utf-8", "replace")))
 
 
 @lru_cache(maxsize=REACH)

@@ -375,6 +375,8 @@ class Methods(Moves):
             return base
         self.method_called(node, base, name, arguments)
         made = self.unknown_call(node, name, arguments)
+        if made.role == "host" and base.role != "instance":
+            made = self.unknown(node)  # what somebody hands over may put what it makes on a device
         shaped = name == "flatten" or (name in ("view", "reshape") and _sizes(arguments[0]))
         return made.but(rank=1) if shaped else made  # a tensor, or an array
 
