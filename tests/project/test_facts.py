@@ -498,7 +498,8 @@ class Net(torch.nn.Module):
 @pytest.mark.parametrize(
     ("program", "level"),
     [
-        ("from net import Net\n\nNet()(1)\n", "silent"),
+        ("from net import Net\n\nNet()(1)\n", "unsafe"),
+        ("from net import Net\n\nif __name__ == '__main__':\n    Net()(1)\n", "silent"),
         ("from net import Net\n\nNet().cuda()(1)\n", "safe"),
         ("print(1)\n", "unsafe"),
     ],

@@ -249,5 +249,8 @@ def test_torch_under_another_name(tmp_path: Path) -> None:
     write(tmp_path, {"net.py": NET, "train.py": script})
     here = outside(tmp_path, "train.py")
     assert here.goes_to_cuda(()) is True
-    write(tmp_path, {"train.py": script.replace("th.device('cuda')", "th.device('cuda' if args.gpu else 'cpu')")})
+    write(
+        tmp_path,
+        {"train.py": script.replace("th.device('cuda')", "th.device('cuda' if args.gpu else 'cpu')")},
+    )
     assert outside(tmp_path, "train.py").goes_to_cuda(()) is False

@@ -20,7 +20,7 @@ from devfix.checkers import (
     siblings,
 )
 from devfix.checkers.literal_programs import is_right
-from devfix.checkers.reach import is_reached
+from devfix.checkers.reach import is_left_alone, is_reached
 from devfix.codemod import Codemod
 from devfix.engine.analysis import Analysis
 from devfix.findings import Finding, Safety
@@ -97,9 +97,8 @@ def _is_idle(flow: Flow, finding: Finding) -> bool:
     if finding.fix is not None and finding.fix.safety is Safety.SAFE:
         return False
     function = _function_at(finding.span.start, flow.source)
-    if finding.codemod in _MOVED and flow.project.is_in_view() and not flow.project.sets_default():
-        if not is_reached(flow, function):
-            return True
+    if finding.codemod in _MOVED and is_left_alone(flow, function):
+        return True
     return function is not None and flow.project.is_uncalled(function.name)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.checkers.moved_below import is_moved_below
 from devfix.checkers.reach import is_asked
 from devfix.checkers.refuted import is_building, is_kept_on_host, is_refuted
 from devfix.checkers.signs import (
@@ -14,7 +15,6 @@ from devfix.checkers.signs import (
     is_composed,
     is_kept_beside,
     is_left_of_batch,
-    is_moved_below,
     is_of_one_world,
     is_of_some_paths,
     is_renewed,
@@ -129,7 +129,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "a configuration names the CPU"
     if of_caller and mismatch.anchor.kind != MODULE and mismatch.file is analysis.file:
         asked = mismatch.function is not None and is_asked(mismatch, mismatch.function)
-        if is_moved_below(source, mismatch.node, mismatch.anchor_node, by_name=not asked):
+        if is_moved_below(analysis.file, mismatch.node, mismatch.anchor_node, by_name=not asked):
             return "the other value, or the result, is moved or read on the CPU below: it was on the CPU"
     if not _is_made_up(mismatch) and not _on_accelerators(mismatch, analysis):
         return "only a parameter suggests that the other value may be on an accelerator"

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 
 from devfix.checkers.literal_programs import SCRIPT
-from devfix.checkers.signs import is_moved_below, root_name
+from devfix.checkers.moved_below import is_moved_below
+from devfix.checkers.signs import root_name
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_count, is_forward_name, trains_on_cpu
 from devfix.engine.facts import Mismatch
@@ -55,7 +56,9 @@ def is_safe(mismatch: Mismatch, edits: tuple[Edit, ...], analysis: Analysis) -> 
         return False  # an array may have no dimensions, and its tensor mixes with any device
     if _is_exported(source, mismatch.node) or _is_one_number(source, made, mismatch.node):
         return False
-    if _is_switched_off(mismatch, analysis) or is_moved_below(source, mismatch.node, mismatch.anchor_node):
+    if _is_switched_off(mismatch, analysis) or is_moved_below(
+        analysis.file, mismatch.node, mismatch.anchor_node
+    ):
         return False
     if function is None or mismatch.anchor_place.kind not in (OF, OWNED):
         return True
@@ -79,19 +82,32 @@ def _is_passed_on_host(mismatch: Mismatch, function: Function, analysis: Analysi
 
 def is_reached(flow: Flow, node: ast.AST | None) -> bool:
     """May a program of the project get to a node with anything that was moved, as far as its files tell?"""
-    if flow.project.sets_default() or (flow.project.moves() is False and flow.project.is_in_view()):
+    if flow.project.sets_default():
         return False
-    top, text = "", flow.source.text
-    while node is not None and not isinstance(node, ast.Module):
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            top, text = node.name, flow.source.code(node)
-        node = flow.source.parents.get(node)
+    top, text = _top(flow.source, node)
     if SCRIPT.search(flow.source.text) or not flow.project.is_in_view():
         text = flow.source.text  # what it says may be for all of its functions
     if _SIGN.search(text) or (top and flow.project.used(top) is False):
         return True  # nobody knows the programs of what nothing here uses
     moved = flow.project.runs_moved(top)
     return (flow.project.chooses() if moved is None else moved) is not False
+
+
+def is_left_alone(flow: Flow, node: ast.AST | None) -> bool:
+    """Do programs in view get to a node, and none with anything on an accelerator?"""
+    if flow.project.sets_default() or not flow.project.is_run(_top(flow.source, node)[0]):
+        return False
+    return flow.project.moves() is False or not is_reached(flow, node)
+
+
+def _top(source: Source, node: ast.AST | None) -> tuple[str, str]:
+    """The name and the code of the outermost function or class around a node; of the file, which has none."""
+    top, text = "", source.text
+    while node is not None and not isinstance(node, ast.Module):
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            top, text = node.name, source.code(node)
+        node = source.parents.get(node)
+    return top, text
 
 
 def _is_run(mismatch: Mismatch, function: Function, analysis: Analysis) -> bool:

@@ -21,7 +21,6 @@ from devfix.text.placing import dotted, expects_error
 from devfix.text.source import Source, remembered
 
 MOVES = frozenset({"to", "cuda"})
-_READS = frozenset({"numpy"})
 # What is only for CUDA, and what only runs what somebody has prepared: tests.
 _ONE_WORLD = frozenset({"pytest", "unittest", "absl", "hypothesis", "parameterized", "triton"})
 _DEFAULT_DEVICE = frozenset({"pyro"})  # its modules work on torch's default device
@@ -135,77 +134,6 @@ def is_without_gradients(source: Source, node: ast.AST) -> bool:
     return False
 
 
-def is_moved_below(source: Source, node: ast.AST, operand: ast.AST | None, *, by_name: bool = True) -> bool:
-    """Is what an operation gives, or its operand, moved or read by numpy afterwards: so it was on the CPU?
-
-    Unless `by_name`, what it gives is only looked at where it is given, not below by the name that it gets.
-    """
-    statement = source.statement(node)
-    up: ast.AST | None = node
-    while up is not None and up is not statement:
-        parent = source.parents.get(up)
-        if isinstance(parent, ast.Attribute) and _puts_elsewhere(source, source.parents.get(parent)):
-            return True
-        up = parent
-    names = {root_name(operand)} if operand is not None else set()
-    if isinstance(statement, ast.Assign) and by_name:
-        names.update(one.id for one in statement.targets if isinstance(one, ast.Name))
-    names.discard("")
-    function = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
-    if function is None or not names:
-        return False
-    parts = _parts(source, function)
-    for one in list(names):
-        names |= parts.get(one, set())
-    line, moved = getattr(statement, "end_lineno", 0), _moved(source, function)
-    return any(moved.get(one, 0) > line for one in names)
-
-
-def _puts_elsewhere(source: Source, call: ast.AST | None) -> bool:
-    """`x.cuda()`, `x.to(device)`, `x.numpy()`; not `x.to(dtype)`, nor `x.to(y.device)`, which only follows."""
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return False
-    if call.func.attr in _READS or call.func.attr == "cuda":
-        return True
-    given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "device")]
-    return call.func.attr == "to" and any(
-        about_devices(source.code(one)) and not re.fullmatch(r"(?!self\b|cls\b)\w+\.device", source.code(one))
-        for one in given
-    )
-
-
-@remembered
-def _parts(source: Source, function: ast.AST) -> dict[str, set[str]]:
-    """Name -> what it is a part of, `x = batch.x`, or what is made of its elements: `rows = [one[1:] for one in x]`."""
-    found: dict[str, set[str]] = {}
-    for one in source.of_kind(ast.Assign, function):
-        target, value = one.targets[0], one.value
-        if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
-            found.setdefault(target.id, set()).add(root_name(value))
-        elif isinstance(target, ast.Name) and isinstance(value, ast.ListComp):
-            found.setdefault(root_name(value.generators[0].iter), set()).add(target.id)
-    return found
-
-
-@remembered
-def _moved(source: Source, function: ast.AST) -> dict[str, int]:
-    """The names that are moved or read by numpy in a function, and the last line where they are."""
-    found: dict[str, int] = {}
-    for node in source.walk(function):
-        line = getattr(node, "lineno", 0)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            alone = isinstance(source.parents.get(node), (ast.Expr, ast.Return)) or node.func.attr in _READS
-            if alone and _puts_elsewhere(source, node):
-                name = root_name(node.func.value)
-                found[name] = max(line, found.get(name, 0))
-        elif isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) for one in node.targets):
-            read = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
-            for target in node.targets:
-                if isinstance(target, ast.Name) and target.id in read and _is_move(source, node.value):
-                    found[target.id] = max(line, found.get(target.id, 0))
-    return found
-
-
 @remembered
 def copied(source: Source) -> tuple[tuple[ast.Call, ast.Name], ...]:
     """The calls that are given `x.cpu()`, each with the name of what is copied."""
@@ -278,11 +206,6 @@ def is_kept_beside(source: Source, node: ast.AST | None) -> bool:
             if (node.id, node.id) in pairs and not MOVES.isdisjoint(moves):
                 return True
     return False
-
-
-def _is_move(source: Source, value: ast.expr) -> bool:
-    """Does an expression hand on, or move to, a device that has a name?"""
-    return ".device" not in source.code(value) and about_devices(source.code(value))
 
 
 def root_name(node: ast.AST | None) -> str:

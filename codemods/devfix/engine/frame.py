@@ -13,6 +13,7 @@ from devfix.engine.files import STAR, Class, File, Function
 from devfix.engine.forms import A_DEVICE, AN_OBJECT, NO_FORMS, OF_TENSOR
 from devfix.engine.globals import bound_by_callers
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, ON_CPU, VAR, Path, Place, of_process
+from devfix.engine.rounds import Counters
 from devfix.engine.state import EMPTY, State
 from devfix.engine.uses import Uses, brought_back, handed_or_moved
 from devfix.engine.values import (
@@ -108,7 +109,7 @@ class Frame(ABC):
         self.loops: list[list[State]] = []
         self.loaded: dict[object, Place] = {}  # cell of a module -> where the weights are that it was given
         self.rounds = 0  # loops around that are in their second round
-        self.asked_round = False  # whether this is the first round of the innermost loop
+        self.counters = Counters()
         self.statement: ast.stmt | None = None
         self.default = AT_DEFAULT  # where torch makes what is told nothing
         self.quiet = 0

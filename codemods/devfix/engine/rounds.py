@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-FIRST, LATER = "first", "later"  # roles of a number
+from devfix.engine.values import Value
+
 # What is compared with what, and whether that holds in the first round: `i == 0`, `i > 0`.
 _FIRSTS: dict[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): True, (ast.NotEq, 0): False, (ast.Gt, 0): False, (ast.LtE, 0): True, (ast.GtE, 1): False,
@@ -12,9 +13,22 @@ _FIRSTS: dict[tuple[type[ast.cmpop], object], bool] = {
 }  # fmt: skip
 
 
-def holds_in(role: str, op: type[ast.cmpop], number: object) -> bool | None:
-    """Does a comparison of a counter hold in these rounds? None where that differs, or it is no counter."""
-    if role not in (FIRST, LATER):
-        return None
-    found = _FIRSTS.get((op, number)) if isinstance(number, int) else None
-    return found if found is None or role == FIRST else not found
+class Counters:
+    """The names that count the rounds of the loops around, each with its value, and whether it is the first round.
+
+    `asked`: whether a test has asked for that.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[Value, bool]] = {}
+        self.asked = False
+
+    def holds(self, node: ast.expr, value: Value, op: type[ast.cmpop], number: object) -> bool | None:
+        """Does a comparison of a counter with a number hold in this round? None where that is not known."""
+        counter, is_first = (
+            self.known.get(node.id, (None, False)) if isinstance(node, ast.Name) else (None, False)
+        )
+        if counter is not value or not isinstance(number, int) or (op, number) not in _FIRSTS:
+            return None
+        self.asked = True
+        return _FIRSTS[op, number] is is_first

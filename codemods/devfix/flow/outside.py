@@ -62,7 +62,7 @@ class Outside:
 
     def moves(self) -> bool | None:
         """Does any file of the project put anything on a device, or leave that to a framework? None: not known."""
-        return self.project.facts.moves() if self.project else None
+        return self.project.facts.moves(self.source.text) if self.project else None
 
     def torch_before(self, version: tuple[int, int]) -> str:
         """The requirement that keeps the project's torch below a version; empty if none does, or it is not known."""
@@ -155,6 +155,10 @@ class Outside:
     def saved_without_cuda(self, name: str) -> bool:
         """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
         return self.project is not None and self.project.facts.saved_without_cuda(name)
+
+    def is_run(self, name: str) -> bool:
+        """Do programs of the project, and nobody who installs it, get to a function or class of the asking file?"""
+        return self.project is not None and self.project.runs.reached(self.path, self.source.text, name)
 
     def is_unreached(self, name: str) -> bool:
         """Do programs or tests get to the asking file, but none to a function or class of it?

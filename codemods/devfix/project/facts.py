@@ -21,7 +21,7 @@ from devfix.project.calling import Place, fetches, is_called, places_in
 from devfix.project.cuda import Block, blocks_of, goes_to_cuda
 from devfix.project.importing import SAVED
 from devfix.project.imports import READERS
-from devfix.project.marks import BUILDS, CHOOSES, INSISTS, MOVES, ONLY, OTHER, WRITES, extensions_in
+from devfix.project.marks import BUILDS, CHOOSES, INSISTS, MOVES, ONLY, OTHER, WRITES, extensions_in, places
 from devfix.text.source import FUNCTIONS, FunctionNode, Source, remembered
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class Facts:
         """Does any file show a GPU besides the current one?"""
         return self._any(OTHER)
 
-    def moves(self) -> bool | None:
-        """Does any file put anything on a device, or leave that to a framework?"""
-        return self._any(MOVES)
+    def moves(self, text: str) -> bool | None:
+        """Does any file, or this text, put anything on a device, or leave that to a framework?"""
+        return True if places(text.encode("utf-8", "replace")) else self._any(MOVES)
 
     def loads_by_name(self) -> bool:
         """Does any file get functions by names that stand in a recipe or a setting, as far as its imports show?"""

@@ -9,7 +9,7 @@ from itertools import islice
 from devfix.models import torch_api
 from devfix.pipeline import depends
 from devfix.project.files import SIZE
-from devfix.project.marks import MOVES, ONLY, WRITES, marks_in, moves, writes
+from devfix.project.marks import MOVES, ONLY, WRITES, marks_in, places, writes
 from devfix.project.saving import saves_from_cpu
 
 _IMPORT = re.compile(
@@ -32,7 +32,7 @@ def names_in(data: bytes) -> set[str]:
     found: set[str] = set()
     if len(data) > SIZE:
         return {MOVES}
-    if moves(data):
+    if places(data):
         found.add(MOVES)
     if b"set_default_" in data and any(call in data for call in _DEFAULT_CALLS):
         found.add(DEFAULT)

@@ -39,9 +39,12 @@ _CHOICES = re.compile(
     re.IGNORECASE,
 )
 _MOVES = re.compile(
-    rb"\.cuda\(|\.to\(|\bTrainer\(|accelerat|lightning|DataParallel|default_device|default_tensor_type|"
-    rb"[(,]\s*device\s*=\s*(?!None|[\"']cpu|device\b|torch\.device\([\"']cpu)",
-    re.IGNORECASE,
+    rb"\.cuda\(|\.to\(|\bTrainer\(|accelerat|lightning|DataParallel|default_device", re.IGNORECASE
+)
+# A device that something is made on, other than one that was handed over; or an accelerator by name.
+_MAKES = re.compile(
+    rb"[(,]\s*device\s*=\s*(?!None|[\"']cpu|device\b|torch\.device\([\"']cpu)|default_tensor_type\(|"
+    rb"(?:=|\(|\bif\b)[^#\n]*[\"'](?:cuda|mps|xpu)\b"
 )
 # A GPU that is insisted on is no choice.
 # What is said before, such as a line to a log, changes nothing.
@@ -123,8 +126,13 @@ def spelled_out(data: bytes) -> bytes:
 
 
 def moves(data: bytes) -> bool:
-    """May a file put anything on a device, other than one that it is given?"""
+    """May a file move anything to a device?"""
     return _MOVES.search(data) is not None
+
+
+def places(data: bytes) -> bool:
+    """May a file put anything on a device, other than one that it is given?"""
+    return moves(data) or _MAKES.search(data) is not None
 
 
 def writes(data: bytes) -> bool:

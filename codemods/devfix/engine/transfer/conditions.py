@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from devfix.engine.evidence import IS_TENSOR
 from devfix.engine.files import Class
 from devfix.engine.places import CPU, LITERAL, ON_CPU, Condition, on_cuda
-from devfix.engine.rounds import holds_in
 from devfix.engine.state import either
 from devfix.engine.transfer.devices import Devices
 from devfix.engine.values import (
@@ -81,8 +80,7 @@ class Conditions(Devices):
             if found is not None:
                 return self._told(node, self._decide(found))
         known = truth(value)
-        if known is None and (known := holds_in(value.role, ast.NotEq, 0)) is not None:
-            self.asked_round = True
+        known = self.counters.holds(node, value, ast.NotEq, 0) if known is None else known
         if known is not None:
             return Test(known)
         return self._told(node, self._decide(self._one(self.key_of(node, value))))
@@ -190,9 +188,8 @@ class Conditions(Devices):
                 return Test((left.const == right.const) is (op is ast.Eq))
             if op in (ast.Is, ast.IsNot) and left.const.__class__ is bool:
                 return Test((left.const is right.const) is (op is ast.Is))
-        known = holds_in(left.role, op, right.const)
+        known = self.counters.holds(node.left, left, op, right.const)
         if known is not None:
-            self.asked_round = True
             return Test(known)
         self.compared(node, left, right)
         if op in (ast.Eq, ast.NotEq):

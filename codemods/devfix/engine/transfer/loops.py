@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable
 
 from devfix.engine.places import NOWHERE, asks_for, conditions
-from devfix.engine.rounds import FIRST, LATER
 from devfix.engine.state import State, merge
 from devfix.engine.transfer.conditions import Test, emptied
 from devfix.engine.transfer.processes import Processes
@@ -66,11 +65,11 @@ class Loops(Processes):
         def start(turn: int) -> None:
             self.bind(node.target, inner, node)
             if counter:
-                self.state.names[counter] = Value(NUMBER, role=LATER if turn else FIRST)
+                number = self.state.names[counter] = Value(NUMBER)
+                self.counters.known[counter] = number, turn == 0
 
         self._loop(node.body, node.orelse, start)
-        if counter and (last := self.state.names.get(counter)) is not None and last.role in (FIRST, LATER):
-            self.state.names[counter] = Value(NUMBER)
+        self.counters.known.pop(counter, None)
         elements = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
         for name in before.changed(self.state.names):  # what one element is tells nothing of all
             value = self.state.names.get(name)
@@ -109,9 +108,9 @@ class Loops(Processes):
             self.loops.append([])
             self.rounds += turn
             start(turn)
-            asked, self.asked_round = self.asked_round, False
+            asked, self.counters.asked = self.counters.asked, False
             self.block(body)
-            again, self.asked_round = self.asked_round, asked
+            again, self.counters.asked = self.counters.asked, asked
             self.rounds -= turn
             ends = self.loops.pop()
             if not state.dead:
