@@ -2404,3 +2404,17 @@ class Policy:
         return torch.gather(self.net(states.to(self.device)), 1, actions)
 """
     assert codemods(HEAD + source).count("move-inputs") == told
+
+
+@pytest.mark.parametrize(("lengths", "told"), [("lengths", 0), ("(y != 0).sum(1)", 1)])
+def test_what_a_module_gives_as_lengths_may_be_a_list(lengths: str, told: int) -> None:
+    source = f"""
+from torch.nn.utils.rnn import pack_padded_sequence
+class Trainer:
+    def __init__(self, decoder: nn.Module):
+        self.decoder = decoder.to(device)
+    def step(self, x):
+        y, lengths = self.decoder(x.to(device))
+        return pack_padded_sequence(y, {lengths}, batch_first=True)
+"""
+    assert codemods(HEAD + CHOSEN + source).count("lengths-on-cpu") == told

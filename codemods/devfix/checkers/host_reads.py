@@ -30,6 +30,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import BY_OWNER, OF, OWNED, VAR
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
+    BATCH,
     BESIDE,
     CALLER,
     DATA,
@@ -77,6 +78,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     doubts = {one.kind for one in read.assumed} & _DOUBTS
     of_device = read.place.kind != OF or _is_of_module(read, analysis)
     if read.is_lengths:
+        if read.value.kind == BATCH and read.place.kind == VAR and not read.value.links:
+            return "what a module gives as lengths may be a list"
         doubts -= {LIBRARY_CALL}
     elif of_device and (read.operation == "numpy" or read.value.kind == TENSOR):
         # It is a tensor, with what was moved; a name may say what was called, and nothing else.
