@@ -113,12 +113,10 @@ class Runs:
 
     def reached(self, path: str, text: str, name: str) -> bool:
         """Do programs, and nobody who installs the project, get to something of a file?"""
-        facts = self.project.facts
-        return (
-            facts.chooses() is not None
-            and not facts.is_library(path)
-            and bool(self._programs(path, text, name))
-        )
+        if self.project.facts.chooses() is None or self.project.facts.is_library(path):
+            return False
+        itself = not name or _WORD.findall(_bare(text)).count(name.encode()) > 1
+        return any(one != path or itself for one in self._programs(path, text, name))
 
     def unreached(self, path: str, text: str, name: str) -> bool:
         """Do programs or tests get to a file, but nobody to something of it, or only packages that pass it on?"""

@@ -15,6 +15,7 @@ from devfix.engine.values import (
     CLASS,
     ELEMENT,
     JOIN,
+    LOAD,
     LOADER,
     MAKE,
     MAPPING,
@@ -65,7 +66,8 @@ class Bindings(Expressions):
                     self.bind(one.value if isinstance(one, ast.Starred) else one, part, node)
                 return
             for one, part in zip(target.elts, self.unpack(value, len(target.elts), node), strict=True):
-                if part.kind == BATCH and part.links:
+                loaded = part.kind == TENSOR and [one.kind for one in part.links] == [LOAD]
+                if loaded or (part.kind == BATCH and part.links):
                     part = (
                         ANYTHING
                         if self._is_no_tensor(one, target.elts if value.kind == BATCH else [])

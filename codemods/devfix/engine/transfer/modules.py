@@ -17,6 +17,7 @@ from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.transfer.functions import is_reduced
 from devfix.engine.transfer.holders import Holders
 from devfix.engine.values import (
+    ANYTHING,
     BATCH,
     CLASS,
     FUNCTION,
@@ -236,9 +237,22 @@ class Modules(Holders):
         if "device" in keywords or (isinstance(collated, ast.Lambda) and _hands_on(collated)):
             return Value(LOADER, role="owned")  # the items of the data set as they are, in the second case
         told = next((one for one in ("generator", "collate_fn") if one in keywords), "DataLoader")
+        made = self._collated(node, *keywords["collate_fn"]) if "collate_fn" in keywords else None
         if told in keywords or any(one.arg is None for one in node.keywords):
-            return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, told)}))
+            return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, told)}), like=made)
         return Value(LOADER, AT_DEFAULT)
+
+    def _collated(self, node: ast.Call, function: Value, at: ast.expr) -> Value | None:
+        """What a collate function in view makes of any items, where that is a number of things that are told apart."""
+        self.quiet += 1
+        items = [(Value(SEQUENCE, rest=ANYTHING), at)]
+        made = self.special(at, function, "__call__", items)
+        if made is None and function.kind == FUNCTION and isinstance(function.ref, Function):
+            made = self.call_value(node, function, (list(items), {}))
+        self.quiet -= 1
+        return (
+            made if made is not None and made.kind == SEQUENCE and made.rest is None and made.items else None
+        )
 
     def copied(self, value: Value, node: ast.AST) -> Value:
         """`copy.deepcopy(x)`: what is a module gets a cell of its own."""

@@ -76,6 +76,8 @@ class Protocols(Histories):
         links = (self.link(LOAD, node, name),)
         place = AT_DEFAULT if loader.place.kind == "unknown" else loader.place
         made = Value(BATCH, place, rank=1, links=links, assumed=loader.assumed)
+        if loader.like is not None and loader.like.items is not None:
+            return Value(SEQUENCE, items=tuple([_collated(one, made) for one in loader.like.items]))
         return made if loader.role != "pairs" else Value(SEQUENCE, items=(made, ANYTHING))
 
     def _part(self, value: Value) -> Value:
@@ -124,3 +126,12 @@ class Protocols(Histories):
             return one
         index = ast.copy_location(ast.Constant(0), at) if hasattr(at, "lineno") else ast.Constant(0)
         return self.special(at, value, "__getitem__", [(A_NUMBER, index)])
+
+
+def _collated(part: Value, batch: Value) -> Value:
+    """A part of a batch, as a collate function makes it: a list has no device, and what is unknown may be a tensor."""
+    if part.kind == TENSOR and not part.place.on_device:
+        return batch.but(kind=TENSOR, rank=part.rank, assumed=part.assumed)
+    if part.kind == SEQUENCE:
+        return Value(SEQUENCE, rest=ANYTHING)
+    return batch if part.kind in (UNKNOWN, TENSOR, BATCH) else part

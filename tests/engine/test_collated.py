@@ -1,0 +1,75 @@
+"""What a collate function in view makes of items is what a loop over its loader gets."""
+
+from __future__ import annotations
+
+import devfix
+import pytest
+from devfix.findings import Safety
+from snippets import CHOSEN, HEAD, alone  # noqa: F401
+
+PROGRAM = """
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+
+def collate(batch):
+    names = [one[0] for one in batch]
+    rows = torch.stack([one[1] for one in batch])
+    sizes = torch.tensor([len(one[1]) for one in batch])
+    return names, rows, sizes, len(batch)
+
+
+class Pack:
+    def __init__(self, pad):
+        self.pad = pad
+
+    def __call__(self, batch):
+        rows, sizes = zip(*batch)
+        return pad_sequence(rows, batch_first=True, padding_value=self.pad), list(sizes)
+
+
+def passed(batch):
+    one, two = zip(*batch)
+    return merge(one), merge(two)
+
+
+def main(data):
+    net = nn.Linear(4, 2).to(device)
+    for {names} in DataLoader(data, collate_fn={collate}):
+        {use}
+"""
+ALL = "names, rows, sizes, count"
+
+
+@pytest.mark.parametrize(
+    ("names", "collate", "use", "moved", "safety"),
+    [
+        (ALL, "collate", "net(rows) * sizes", "rows, sizes = rows.to(device), sizes.to(device)", Safety.SAFE),
+        (ALL, "collate", "net(rows.to(device)) * sizes", "sizes = sizes.to(device)", Safety.SAFE),
+        (ALL, "collate", "net(names)", None, None),
+        (ALL, "collate", "net(rows.to(device)) * count", None, None),
+        ("rows, sizes", "Pack(0)", "net(rows)", "rows = rows.to(device)", Safety.SAFE),
+        ("rows, sizes", "Pack(0)", "net(sizes)", None, None),
+        (
+            "rows, sizes",
+            "passed",
+            "net(rows) + sizes",
+            "rows, sizes = rows.to(device), sizes.to(device)",
+            Safety.UNSAFE,
+        ),
+        (
+            "rows, sizes",
+            "unknown",
+            "net(rows) + sizes",
+            "rows, sizes = rows.to(device), sizes.to(device)",
+            Safety.UNSAFE,
+        ),
+    ],
+)
+def test_parts(names: str, collate: str, use: str, moved: str | None, safety: Safety | None) -> None:
+    text = HEAD + CHOSEN + PROGRAM.format(names=names, collate=collate, use=use)
+    report = devfix.check(source=text, settings=False)
+    found = [one for one in report.findings if one.codemod == "move-inputs"]
+    assert [one.safety for one in found] == ([] if safety is None else [safety])
+    if moved is not None:
+        assert f"        {moved}\n" in devfix.fix(source=text, unsafe=True, settings=False).text
