@@ -29,7 +29,7 @@ class Use(Flag):
     MODULE = auto()  # is run, or asked for what only a module has
     TENSOR = auto()  # is computed with
     PARAMETER = auto()  # becomes a parameter or buffer
-    HOST = auto()  # goes to numpy, into a file or a converter: the CPU is where it is wanted
+    HOST = auto()  # goes to numpy, into a file, a converter or a data set: the CPU is where it is wanted
     OUT = auto()  # leaves the view: returned, stored, or passed to something else
     STORED = auto()  # among these: it is kept as it is, in an attribute
     READ = auto()  # is only looked at
@@ -160,7 +160,7 @@ class Uses:
             return Use.OUT
         if last in _USES and _USES[last] is not Use.MODULE:
             return _USES[last]
-        if says("writes", name) or name.startswith("numpy."):
+        if says("writes", name) or name.startswith(("numpy.", "torch.utils.data.")):
             return Use.HOST
         if self._goes_on(call):
             return (
