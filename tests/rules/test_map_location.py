@@ -300,7 +300,7 @@ SILENT = {
     "dataset": "class D(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n"
     "        return torch.load(f'checkpoint{i}.pt')\n",
     "what a loader reads": "from torch.utils.data import DataLoader, random_split\ndef f(p, device):\n"
-    "    model.to(device)\n    data = torch.load(p)\n    parts = random_split(data, [9, 1])\n"
+    "    model.to(device)\n    held = torch.load(p)\n    parts = random_split(held, [9, 1])\n"
     "    return [DataLoader(one) for one in parts]\n",
     "vocabulary": "def f(path):\n    vocab = torch.load(path + '/vocab.pt')\n    return vocab\n",
     "unknown data": "def f(path):\n    return torch.load(path)\n",
