@@ -254,3 +254,12 @@ def test_torch_under_another_name(tmp_path: Path) -> None:
         {"train.py": script.replace("th.device('cuda')", "th.device('cuda' if args.gpu else 'cpu')")},
     )
     assert outside(tmp_path, "train.py").goes_to_cuda(()) is False
+
+
+@pytest.mark.parametrize(("main", "run"), [("print(1)", False), ("Net()", True), ("print(make())", True)])
+def test_a_program_that_only_defines_a_class_does_not_run_it(tmp_path: Path, main: str, run: bool) -> None:
+    net = "class Net(nn.Module):\n    def __init__(self):\n        super(Net, self).__init__()\n\n\n"
+    net += "def make():\n    return {}\n"
+    main = f"\n\nif __name__ == '__main__':\n    {main}\n"
+    write(tmp_path, {"net.py": net.format("Net()" if "make" in main else 1) + main})
+    assert outside(tmp_path, "net.py").is_run("Net") is run

@@ -115,7 +115,8 @@ class Runs:
         """Do programs, and nobody who installs the project, get to something of a file?"""
         if self.project.facts.chooses() is None or self.project.facts.is_library(path):
             return False
-        itself = not name or _WORD.findall(_bare(text)).count(name.encode()) > 1
+        others = (one.group() for one in _BLOCK.finditer(_bare(text)) if one.group(1) != name.encode())
+        itself = not name or any(name.encode() in _WORD.findall(one) for one in others)
         return any(one != path or itself for one in self._programs(path, text, name))
 
     def unreached(self, path: str, text: str, name: str) -> bool:
