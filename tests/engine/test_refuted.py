@@ -290,3 +290,36 @@ def check(device):
 )
 def test_what_makes_a_loader_is_told_a_device(given: str, made: str, tells: bool, tmp_path: Path) -> None:
     assert told(tmp_path, "move-inputs", program=LOADERS.format(told=given, made=made)) is tells
+
+
+SHAPED = """
+import torch
+from torch import nn
+
+class Weights(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return torch.full((len(x), 3), 0.5)
+"""
+TRAINS = """
+import argparse
+import torch
+from shaped import Weights
+
+args = argparse.ArgumentParser().parse_args()
+x = torch.ones(4, 3).to(args.device)
+weights = Weights()(x)
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "tells"), [(None, True), ("", False), ("print(weights.tolist())", False), ("x * weights", True)]
+)
+def test_what_programs_do_with_a_result_tells_where_they_expect_it(
+    use: str | None, tells: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "shaped.py").write_text(SHAPED)
+    if use is not None:
+        (tmp_path / "train.py").write_text(TRAINS.format(use))
+    every = devfix.check(tmp_path, cache=False, settings=False).findings
+    assert [one.codemod for one in every] == ["place-factory"] * tells

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 
-from devfix.checkers.moved_below import is_moved_below
+from devfix.checkers.moved_below import is_moved_below, is_moved_later
 from devfix.checkers.reach import is_asked
-from devfix.checkers.refuted import is_building, is_kept_on_host, is_refuted
+from devfix.checkers.refuted import is_building, is_guess, is_kept_on_host, is_refuted
 from devfix.checkers.signs import (
     is_caught,
     is_composed,
@@ -24,7 +24,6 @@ from devfix.checkers.signs import (
 )
 from devfix.engine.analysis import Analysis
 from devfix.engine.annotations import annotated
-from devfix.engine.events import MOVES
 from devfix.engine.evidence import (
     about_devices,
     is_cpu_program,
@@ -81,6 +80,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "it is made in another file, and on the CPU on some paths only"
     if is_refuted(mismatch.anchor_place, analysis) or is_kept_on_host(mismatch):
         return "what is in view puts there what is on the CPU"
+    if is_guess(mismatch, analysis):
+        return "programs in view use what it gives: what they do with it tells"
     if of_caller and _is_built(mismatch, analysis):
         return "arguments of a constructor are mostly moved later"
     if mismatch.stray.links[0].kind == LOAD and _may_place_batches(mismatch.anchor_place):
@@ -100,7 +101,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     of_anchor = {one.kind for one in mismatch.anchor.assumed}
     if mismatch.operation == "the result" and mismatch.stray.links[0].node in analysis.parts.moved:
         return "a caller moves what it is given"
-    if mismatch.operation == "the result" and _is_moved_later(mismatch):
+    if mismatch.operation == "the result" and is_moved_later(mismatch):
         return "what is stored is moved further down"
     unseen = mismatch.stray.kind == MODULE and Assumption(LIBRARY_CALL) in mismatch.stray.assumed
     if (
@@ -139,20 +140,6 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
 def _may_place_batches(place: Place) -> bool:
     """Does a framework place a module, which is not `self`? What its methods read from a loader, nobody places."""
     return place.kind == OWNED and not (isinstance(place.key, tuple) and place.key[0] == "self")
-
-
-def _is_moved_later(mismatch: Mismatch) -> bool:
-    """Is a result that an attribute keeps moved there: `self.table = self.table.to(device)`?"""
-    if not isinstance(mismatch.node, ast.Attribute) or mismatch.function is None:
-        return False
-    path = ast.unparse(mismatch.node)
-    return any(
-        isinstance(one, ast.Call)
-        and isinstance(one.func, ast.Attribute)
-        and one.func.attr in MOVES
-        and ast.unparse(one.func.value) == path
-        for one in mismatch.function.nodes
-    )
 
 
 def _is_made_up(mismatch: Mismatch) -> bool:

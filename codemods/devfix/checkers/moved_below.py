@@ -6,7 +6,9 @@ import ast
 import re
 
 from devfix.checkers.signs import root_name
+from devfix.engine.events import MOVES
 from devfix.engine.evidence import about_devices
+from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, File
 from devfix.text.names import path_of
 from devfix.text.source import Source, remembered
@@ -110,3 +112,17 @@ def _moved(source: Source, function: ast.AST) -> dict[str, int]:
 def _is_move(source: Source, value: ast.expr) -> bool:
     """Does an expression hand on, or move to, a device that has a name?"""
     return ".device" not in source.code(value) and about_devices(source.code(value))
+
+
+def is_moved_later(mismatch: Mismatch) -> bool:
+    """Is a result that an attribute keeps moved there: `self.table = self.table.to(device)`?"""
+    if not isinstance(mismatch.node, ast.Attribute) or mismatch.function is None:
+        return False
+    path = ast.unparse(mismatch.node)
+    return any(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and one.func.attr in MOVES
+        and ast.unparse(one.func.value) == path
+        for one in mismatch.function.nodes
+    )

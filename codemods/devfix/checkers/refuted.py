@@ -10,6 +10,7 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
 from devfix.engine.places import OF, VAR, Place, whole
 from devfix.engine.stores import only_building
+from devfix.engine.values import MODULE, RESULT, Assumption
 from devfix.models.loader import models
 from devfix.text.bindings import bound, function_around
 from devfix.text.source import Source
@@ -41,6 +42,24 @@ def is_refuted(place: Place, analysis: Analysis, asked: tuple[object, ...] = ())
     if not all(one.is_proven for one in given):
         return False
     return _keep_default(function, str(key[2]), analysis.file.source, bool(here or elsewhere))
+
+
+def is_guess(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is it only a guess of what callers expect of a tensor, of a function that programs in view get to?
+
+    What they do with it is followed. Of what is returned elsewhere in the function it is more than a guess.
+    """
+    function, like = mismatch.function, mismatch.stray.like
+    if function is None or mismatch.stray.kind == MODULE or Assumption(RESULT) not in mismatch.assumed:
+        return False
+    shaped = like is not None and like.place == mismatch.anchor.place
+    if not shaped and not isinstance(mismatch.anchor_node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    outermost = function
+    while outermost.outer is not None:
+        outermost = outermost.outer
+    owner = outermost.owner
+    return analysis.is_run(outermost.name if owner is None else owner.name)
 
 
 def is_kept_on_host(mismatch: Mismatch) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from functools import cached_property
 
 from devfix.engine import facts
@@ -96,6 +97,8 @@ class Analysis(Context):
         self.left_host = set[ast.Call]()  # moves of tensors of the CPU to devices
         self.taken_apart: set[ast.AST] = set()  # what makes the batches that a function takes elements of
         self.callers: Callers | None = None  # in other files
+        # Do programs of the project get to a function or class of the file?
+        self.is_run: Callable[[str], bool] = lambda name: False
         self.origins: Origins = {}
         self.has_open_loaders = False  # over tensors that may be anywhere
         self.unseen: set[object] = set()  # cells of modules with parts of which nothing is known

@@ -67,7 +67,7 @@ class Calling(Analysis):
         What came by this file is told here; what is told a device is where something else is that went wrong.
         """
         view = copy(self)
-        view.file = file
+        view.file, view.is_run = file, lambda name: True
         view.mismatches = [one for one in self.mismatches if self._strays_in(file, one)]
         view.host_reads = [one for one in self.host_reads if one.file is file]
         return view

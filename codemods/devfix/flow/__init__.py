@@ -42,7 +42,8 @@ class Flow:
         from devfix.engine import analyse as interpret
 
         if "facts" not in self._once:
-            self._once["facts"] = interpret(self.path, self.source, *self._others())
+            made = self._once["facts"] = interpret(self.path, self.source, *self._others())
+            made.is_run = self.project.is_run
         return cast("Analysis", self._once["facts"])
 
     def watched(self) -> Watched:
