@@ -2418,3 +2418,19 @@ class Trainer:
         return pack_padded_sequence(y, {lengths}, batch_first=True)
 """
     assert codemods(HEAD + CHOSEN + source).count("lengths-on-cpu") == told
+
+
+@pytest.mark.parametrize(
+    ("use", "told"), [("net(kept.to(device))", 0), ("net(kept).to(device)", 1), ("kept.to(rows)", 1)]
+)
+def test_a_result_that_goes_to_a_device_where_it_is_used_was_on_the_cpu(use: str, told: int) -> None:
+    source = f"""
+def features(net: nn.Module, rows: torch.Tensor, device):
+    net = net.to(device)
+    kept = torch.empty(0, 3)
+    for one in range(3):
+        chosen = rows.nonzero()[one]
+        kept = torch.cat([kept, rows[one:]])
+        print({use})
+"""
+    assert codemods(HEAD + source).count("place-factory") == told

@@ -31,9 +31,12 @@ def is_moved_below(file: File, node: ast.AST, operand: ast.AST | None, *, by_nam
             return True
         up = parent
     names = {root_name(operand)} if operand is not None else set()
-    if isinstance(statement, ast.Assign) and by_name:
-        names.update(one.id for one in statement.targets if isinstance(one, ast.Name))
-    names.discard("")
+    given = (
+        {one.id for one in getattr(statement, "targets", ()) if isinstance(one, ast.Name)}
+        if by_name
+        else set()
+    )
+    names = names.union(given) - {""}
     function = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
     if function is None or not names:
         return False
@@ -41,6 +44,8 @@ def is_moved_below(file: File, node: ast.AST, operand: ast.AST | None, *, by_nam
     for one in list(names):
         names |= parts.get(one, set())
     line, moved = getattr(statement, "end_lineno", 0), _moved(source, function)
+    if any(_moved(source, function, True).get(one, 0) > line for one in given):
+        return True
     return any(moved.get(one, 0) > line for one in names) or _is_handed_on(file, function, names, line)
 
 
@@ -91,13 +96,20 @@ def _parts(source: Source, function: ast.AST) -> dict[str, set[str]]:
 
 
 @remembered
-def _moved(source: Source, function: ast.AST) -> dict[str, int]:
-    """The names that are moved or read by numpy in a function, and the last line where they are."""
+def _moved(source: Source, function: ast.AST, anywhere: bool = False) -> dict[str, int]:
+    """The names that are moved or read by numpy in a function, and the last line where they are.
+
+    `anywhere`: also as they are given to something else.
+    """
     found: dict[str, int] = {}
     for node in source.walk(function):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            alone = isinstance(source.parents.get(node), (ast.Expr, ast.Return)) or node.func.attr in _READS
+            alone = (
+                anywhere
+                or isinstance(source.parents.get(node), (ast.Expr, ast.Return))
+                or node.func.attr in _READS
+            )
             if alone and _puts_elsewhere(source, node):
                 name = root_name(node.func.value)
                 found[name] = max(line, found.get(name, 0))
