@@ -323,3 +323,34 @@ def test_what_programs_do_with_a_result_tells_where_they_expect_it(
         (tmp_path / "train.py").write_text(TRAINS.format(use))
     every = devfix.check(tmp_path, cache=False, settings=False).findings
     assert [one.codemod for one in every] == ["place-factory"] * tells
+
+
+MATRIX = """
+import torch
+
+def matrix(edges, sparse=False):
+    if sparse:
+        made = torch.sparse_coo_tensor(edges, torch.ones(edges.shape[1], device=edges.device), size=(3, 3))
+    else:
+        first, second = edges
+        made = torch.zeros((3, 3), device=edges.device)
+        made[first, second] = 1
+    return made
+"""
+CLUB = """
+import torch
+from torch_geometric.datasets import KarateClub as Club
+from made import matrix
+
+club = Club()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(matrix({})[0].to_dense().numpy())
+print(torch.nn.Linear(3, 3).to(device)(torch.ones(3, 3, device=device)))
+"""
+
+
+@pytest.mark.parametrize(("edges", "tells"), [("club.edges", False), ("club.edges.to(device)", True)])
+def test_where_something_unknown_is_need_not_be_an_accelerator(
+    edges: str, tells: bool, tmp_path: Path
+) -> None:
+    assert told(tmp_path, "numpy-of-device", made=MATRIX, club=CLUB.format(edges)) is tells

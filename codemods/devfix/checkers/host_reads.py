@@ -106,8 +106,9 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     if read.is_array_function and _holds_graphs(read, source):
         return "a loss requires grad, so this raises on the CPU as well"
     key = read.place.key if read.place.kind == VAR and isinstance(read.place.key, tuple) else ()
-    if key and (key[0] == TENSOR or (key[0] == "attribute" and not analysis.is_device_name(str(key[2])))):
-        return "it is on the device of a tensor about which nothing is known"
+    name = str(key[2]) if key and key[0] == "attribute" else "" if key else read.place.key
+    if (key and key[0] == TENSOR) or (isinstance(name, str) and name and not analysis.is_device_name(name)):
+        return "it is on the device of something about which nothing is known"
     if is_caught(source, read.node):
         return "the error is expected, or handled"
     if read.is_array_function and any(link.kind == PASS for link in read.value.links):
