@@ -73,3 +73,34 @@ def test_parts(names: str, collate: str, use: str, moved: str | None, safety: Sa
     assert [one.safety for one in found] == ([] if safety is None else [safety])
     if moved is not None:
         assert f"        {moved}\n" in devfix.fix(source=text, unsafe=True, settings=False).text
+
+
+HANDED = """
+from torch.utils.data import DataLoader
+
+
+def collate(batch):
+    marks = [one[0] for one in batch]
+    rows = torch.stack([one[1] for one in batch])
+    return marks, rows, rows + 1, rows + 2
+
+
+def main(data, net):
+    run(DataLoader(data, collate_fn=collate), net)
+
+
+def run(loader, net):
+    for i, (marks, x, y, z) in enumerate(loader):
+        x = x.cuda(0)
+        y = y.cuda(0)
+        z = z.cuda(0)
+        a, b = net(x, y, z, marks)
+"""
+
+
+def test_who_is_handed_a_loader_gets_what_its_collate_function_makes() -> None:
+    assert not [
+        one
+        for one in devfix.check(source=HEAD + HANDED, settings=False).findings
+        if one.codemod == "move-inputs"
+    ]

@@ -168,8 +168,12 @@ def is_left_of_batch(mismatch: Mismatch, analysis: Analysis) -> bool:
 
     Or stack one: then the function gives lists, of which none moves as a whole.
     """
-    source, load = analysis.file.source, mismatch.stray.links[0]
-    if Assumption(LIBRARY_CALL, "collate_fn") not in mismatch.assumed or load.file is not analysis.file:
+    source, load, function = analysis.file.source, mismatch.stray.links[0], mismatch.function
+    named = {(id(function.node), one.subject) for one in mismatch.assumed} if function is not None else set()
+    collated = Assumption(LIBRARY_CALL, "collate_fn") in mismatch.assumed or not named.isdisjoint(
+        analysis.collated
+    )
+    if not collated or load.file is not analysis.file:
         return False
     loop = load.node if isinstance(load.node, ast.For) else source.enclosing(mismatch.node, ast.For)
     if not isinstance(loop, ast.For):

@@ -70,6 +70,9 @@ class Context:
         self.file = file
         self.classes: Classes
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
+        self.collated: set[tuple[object, str]] = (
+            set()
+        )  # parameters for which calls pass loaders of known parts
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
         self._uses: dict[Function, Uses] = {}
         self._evidence: dict[Function, dict[str, Evidence]] = {}
@@ -259,6 +262,8 @@ class Context:
         if frame.quiet or function.file is not self.file or frame.function is function:
             return
         for name, value in bound.items():
+            if value.kind == LOADER and value.like is not None:
+                self.collated.add((id(function.node), name))
             if is_called(value.place):
                 continue  # that is as good as what the caller itself is given
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}

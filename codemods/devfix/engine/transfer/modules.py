@@ -246,10 +246,12 @@ class Modules(Holders):
         """What a collate function in view makes of any items, where that is a number of things that are told apart."""
         self.quiet += 1
         items = [(Value(SEQUENCE, rest=ANYTHING), at)]
-        made = self.special(at, function, "__call__", items)
-        if made is None and function.kind == FUNCTION and isinstance(function.ref, Function):
-            made = self.call_value(node, function, (list(items), {}))
-        self.quiet -= 1
+        try:
+            made = self.special(at, function, "__call__", items)
+            if made is None and function.kind == FUNCTION and isinstance(function.ref, Function):
+                made = self.call_value(node, function, (list(items), {}))
+        finally:
+            self.quiet -= 1
         return (
             made if made is not None and made.kind == SEQUENCE and made.rest is None and made.items else None
         )
