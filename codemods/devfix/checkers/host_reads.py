@@ -105,9 +105,10 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
         return "a parameter requires grad, so this raises on the CPU as well"
     if read.is_array_function and _holds_graphs(read, source):
         return "a loss requires grad, so this raises on the CPU as well"
-    key = read.place.key if read.place.kind == VAR and isinstance(read.place.key, tuple) else ()
-    name = str(key[2]) if key and key[0] == "attribute" else "" if key else read.place.key
-    if (key and key[0] == TENSOR) or (isinstance(name, str) and name and not analysis.is_device_name(name)):
+    known = read.place.key if read.place.kind == VAR else ()
+    key = known if isinstance(known, tuple) else ()
+    name = str(key[2]) if key and key[0] == "attribute" else known
+    if (key and key[0] == TENSOR) or (isinstance(name, str) and not analysis.is_device_name(name)):
         return "it is on the device of something about which nothing is known"
     if is_caught(source, read.node):
         return "the error is expected, or handled"
