@@ -2434,3 +2434,24 @@ def features(net: nn.Module, rows: torch.Tensor, device):
         print({use})
 """
     assert codemods(HEAD + source).count("place-factory") == told
+
+
+def test_a_batch_is_nothing_that_is_made_where_its_loader_is_asked() -> None:
+    """A safe fix wrote `next(iter(loader).to(device))`, so that a table and the batch that it meets are together."""
+    source = """
+from torch.utils.data import DataLoader
+TABLE = torch.linspace(0, 1, 300)
+def first(data):
+    loader = DataLoader(data, batch_size=8)
+    pictures, labels = next(iter(loader))
+    return pictures, labels
+def scaled(x, t, table, device):
+    noise = torch.randn(size=x.shape)
+    return (table[t].reshape(-1, 1) * x + noise).to(device)
+pictures, labels = first(torch.load("data.pt"))
+print(scaled(torch.stack([pictures[0]] * 8), torch.randint(0, 300, (8,)), TABLE, device))
+def train(one, table, device):
+    return scaled(one.to(device), torch.randint(0, 300, (8,)).to(device), table, device)
+train(pictures[0], TABLE, device)
+"""
+    assert "iter(loader).to" not in devfix.fix(source=HEAD + CHOSEN + source, unsafe=True, settings=False).text

@@ -208,6 +208,8 @@ def _together(made: ast.Call, analysis: Analysis) -> list[ast.Call]:
             continue
         if not isinstance(one, ast.Call) or one in analysis.read_on_host or len(found) > _MOST_TOGETHER:
             return []
+        if one is not made and models().function(analysis.file.dotted(one.func)) is None:
+            return []  # a batch of a loader, or what somebody gives: it is nothing that is made there
         found.append(one)
         todo += sorted(
             analysis.company.get(one, set()) - analysis.strays - modules_met(one, analysis),
