@@ -2455,3 +2455,23 @@ def train(one, table, device):
 train(pictures[0], TABLE, device)
 """
     assert "iter(loader).to" not in devfix.fix(source=HEAD + CHOSEN + source, unsafe=True, settings=False).text
+
+
+@pytest.mark.parametrize(("x", "told"), [("x.to(device)", 0), ("x.clone()", 1)])
+def test_a_data_set_may_hold_what_was_moved(x: str, told: int) -> None:
+    source = f"""
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset):
+    def __init__(self, x, y):
+        self.x, self.y = x, y.long()
+    def __getitem__(self, i):
+        return {{"x": self.x[i, :], "y": self.y[i]}}
+class Classifier:
+    def __init__(self, x: torch.Tensor):
+        self.x = {x}
+        self.model = nn.Linear(8, 3).to(device)
+    def fit(self):
+        for batch in DataLoader(Rows(self.x, self.x), batch_size=4):
+            print(self.model(batch["x"]))
+"""
+    assert codemods(HEAD + CHOSEN + source).count("move-inputs") == told

@@ -9,7 +9,9 @@ from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT,
     AT_DEFAULT,
+    LITERAL,
     NOWHERE,
+    VAR,
     Place,
 )
 from devfix.engine.state import MAX_NESTING
@@ -28,6 +30,7 @@ from devfix.engine.values import (
     MODULE,
     NONE,
     NUMBER,
+    OBJECT,
     SEQUENCE,
     TENSOR,
     UNKNOWN,
@@ -213,15 +216,17 @@ class Modules(Holders):
             if value.kind == FUNCTION and isinstance(value.ref, Function):
                 code = value.ref.file.source.code(value.ref.node)
             elif (
-                value.kind in ("object", CLASS)
+                value.kind in (OBJECT, CLASS)
                 and isinstance(value.bound, Value)
                 and isinstance(value.bound.ref, Class)
             ):
                 code = "\n".join(one.file.source.code(one.node) for one in value.bound.ref.lineage)
             elif isinstance(at, ast.Lambda) or "dataset" not in keywords:
                 code = self.file.source.code(at)
-            if any(word in code for word in _MOVES_DATA):
-                return Value(LOADER, rest=Value(BATCH))  # wherever it moves them
+            held = self.state.attributes(value.ref) if value.kind == OBJECT else ()
+            placed = any(self.where(one).kind in (VAR, LITERAL) for _, one in held)
+            if placed or any(word in code for word in _MOVES_DATA):
+                return Value(LOADER, rest=Value(BATCH))  # wherever it moves them, or they were moved
             numbers = (
                 bool(value.items)
                 and value.rest is None
