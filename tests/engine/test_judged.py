@@ -2475,3 +2475,24 @@ class Classifier:
             print(self.model(batch["x"]))
 """
     assert codemods(HEAD + CHOSEN + source).count("move-inputs") == told
+
+
+@pytest.mark.parametrize(("base", "told"), [("pl.LightningModule", 0), ("nn.Module", 0), ("object", 2)])
+def test_what_a_framework_places_may_be_a_part_of_what_it_places(base: str, told: int) -> None:
+    """A safe fix moved a layer of the inner module in its constructor."""
+    source = f"""
+import pytorch_lightning as pl
+class Inner({base}):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(10, 4)
+        self.head = nn.Linear(4, 10)
+class Whole(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+    def test_step(self, batch, i):
+        words = torch.LongTensor([[0]] * 3).to(device)
+        return self.inner.head(self.inner.embed(words).squeeze(1))
+"""
+    assert codemods(HEAD + CHOSEN + source).count("module-never-moved") == told

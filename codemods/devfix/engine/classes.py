@@ -239,7 +239,7 @@ class Classes:
     def _settle(self, state: State, cell: object, place: Place, depth: int = 0) -> None:
         """What is registered is with the module from now on; what the constructor moved stays there."""
         known = state.place_of(cell)
-        is_moved = not all(one.on_host or one.kind == "unknown" for one, _ in alternatives(known))
+        is_moved = not all(one.on_host or one.kind in ("unknown", OWNED) for one, _ in alternatives(known))
         state.set_place(
             cell, place if depth and not is_moved else _with(known, lambda one: one.on_host, place)
         )
