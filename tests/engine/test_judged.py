@@ -2454,7 +2454,9 @@ def train(one, table, device):
     return scaled(one.to(device), torch.randint(0, 300, (8,)).to(device), table, device)
 train(pictures[0], TABLE, device)
 """
-    assert "iter(loader).to" not in devfix.fix(source=HEAD + CHOSEN + source, unsafe=True, settings=False).text
+    assert (
+        "iter(loader).to" not in devfix.fix(source=HEAD + CHOSEN + source, unsafe=True, settings=False).text
+    )
 
 
 @pytest.mark.parametrize(("x", "told"), [("x.to(device)", 0), ("x.clone()", 1)])
@@ -2496,3 +2498,30 @@ class Whole(pl.LightningModule):
         return self.inner.head(self.inner.embed(words).squeeze(1))
 """
     assert codemods(HEAD + CHOSEN + source).count("module-never-moved") == told
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("torch.FloatTensor", 1),
+        ('"torch.FloatTensor"', 1),
+        ("torch.float32", 0),
+        ("torch.cuda.FloatTensor", 0),
+        ("x.type()", 0),
+    ],
+)
+def test_an_old_type_of_tensors_brings_a_value_to_its_own_place(kind: str, told: int) -> None:
+    source = f"""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+    def forward(self, x, goal):
+        goal = goal.repeat(x.shape[0], 1).type({kind})
+        return self.fc(goal) + x
+net = Net().to(device)
+print(net(torch.zeros(3, 2, device=device), torch.zeros(4, device=device)))
+"""
+    found = devfix.fix(source=HEAD + CHOSEN + source, unsafe=True, settings=False)
+    assert ("self.fc(goal.to(x.device))" in found.text) is bool(told)
+    assert codemods(HEAD + CHOSEN + source).count("place-factory") == told

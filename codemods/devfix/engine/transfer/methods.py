@@ -130,7 +130,7 @@ class Methods(Moves):
         if base.role == DISTRIBUTION and name in ("sample", "rsample"):
             return self.drawn(node, base, name, many=bool(values or keywords))
         if name == "type":
-            return self.of_type(base, values[0][0]) if values else A_TEXT
+            return self.of_type(node, base, values[0][0]) if values else A_TEXT
         if row.form == "same" and "device" in keywords:
             return Value(TENSOR)  # there is no such keyword: it raises anywhere
         if row.form == "number":

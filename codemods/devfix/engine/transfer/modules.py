@@ -224,7 +224,7 @@ class Modules(Holders):
             elif isinstance(at, ast.Lambda) or "dataset" not in keywords:
                 code = self.file.source.code(at)
             held = self.state.attributes(value.ref) if value.kind == OBJECT else ()
-            placed = any(self.where(one).kind in (VAR, LITERAL) for _, one in held)
+            placed = any(one.kind != DEVICE and self.where(one).kind in (VAR, LITERAL) for _, one in held)
             if placed or any(word in code for word in _MOVES_DATA):
                 return Value(LOADER, rest=Value(BATCH))  # wherever it moves them, or they were moved
             numbers = (

@@ -38,7 +38,7 @@ class Moves(Library):
     def _is_me(self, value: Value) -> bool:
         return self.me is not None and value.ref is not None and value.ref == self.me.ref
 
-    def of_type(self, base: Value, given: Value) -> Value:
+    def of_type(self, node: ast.Call, base: Value, given: Value) -> Value:
         """`x.type(...)`: an old type of tensors has a place of its own."""
         text = given.ref if given.kind == LIBRARY else given.const if given.kind == TEXT else None
         if (given.kind == DTYPE and not given.assumed) or (
@@ -47,7 +47,8 @@ class Moves(Library):
             return base.but(kind=TENSOR, role="")
         if not isinstance(text, str):
             return Value(TENSOR)
-        return base.but(kind=TENSOR, place=Place(LITERAL, "cuda") if ".cuda." in text else ON_CPU, role="")
+        place = Place(LITERAL, "cuda") if ".cuda." in text else ON_CPU
+        return self.moved(base.but(kind=TENSOR, role=""), place, node)
 
     # --- moves ---------------------------------------------------------------------------
 
