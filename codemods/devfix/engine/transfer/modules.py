@@ -22,6 +22,7 @@ from devfix.engine.values import (
     ANYTHING,
     BATCH,
     CLASS,
+    DEVICE,
     FUNCTION,
     LIBRARY_CALL,
     LOADER,
