@@ -256,7 +256,10 @@ def test_torch_under_another_name(tmp_path: Path) -> None:
     assert outside(tmp_path, "train.py").goes_to_cuda(()) is False
 
 
-@pytest.mark.parametrize(("main", "run"), [("print(1)", False), ("Net()", True), ("print(make())", True)])
+@pytest.mark.parametrize(
+    ("main", "run"),
+    [("print(1)", False), ("Net()", True), ("print(make())", True), ("print(__file__)  # Net()", False)],
+)
 def test_a_program_that_only_defines_a_class_does_not_run_it(tmp_path: Path, main: str, run: bool) -> None:
     net = "class Net(nn.Module):\n    def __init__(self):\n        super(Net, self).__init__()\n\n\n"
     net += "def make():\n    return {}\n"

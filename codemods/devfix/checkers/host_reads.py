@@ -25,6 +25,7 @@ from devfix.engine.evidence import (
     may_bring_to_host,
     names_what_computes,
 )
+from devfix.engine.evidence_of_modules import is_option
 from devfix.engine.facts import HostRead
 from devfix.engine.files import Function
 from devfix.engine.places import BY_OWNER, OF, OWNED, VAR
@@ -108,7 +109,8 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     known = read.place.key if read.place.kind == VAR else ()
     key = known if isinstance(known, tuple) else ()
     name = str(key[2]) if key and key[0] == "attribute" else known
-    if (key and key[0] == TENSOR) or (isinstance(name, str) and not analysis.is_device_name(name)):
+    told = not isinstance(name, str) or analysis.is_device_name(name) or is_option(name)
+    if (key and key[0] == TENSOR) or not told:
         return "it is on the device of something about which nothing is known"
     if is_caught(source, read.node):
         return "the error is expected, or handled"

@@ -37,6 +37,7 @@ _BLOCK = re.compile(
     rb"^(?:(?:async[ \t]+)?def[ \t]+|class[ \t]+)?(\w+)\b[^\n]*(?:\n(?:[ \t)\]}][^\n]*|(?=\n)))*",
     re.MULTILINE,
 )
+_DEFINES = re.compile(rb"(?:async[ \t]+)?(?:def|class|from|import)\b")
 _KEYWORDS = frozenset(word.encode() for word in keyword.kwlist)
 _WORD = re.compile(rb"\w+")
 _BY_NAME = re.compile(rb"\bgetattr\([ \t]*(?:\w+\.)*(\w+)|\bglobals\(|\bimport_module\(|\b(\w+)\.__dict__\b")
@@ -115,8 +116,10 @@ class Runs:
         """Do programs, and nobody who installs the project, get to something of a file?"""
         if self.project.facts.chooses() is None or self.project.facts.is_library(path):
             return False
-        others = (one.group() for one in _BLOCK.finditer(_bare(text)) if one.group(1) != name.encode())
-        itself = not name or any(name.encode() in _WORD.findall(one) for one in others)
+        code = _bare(text)
+        names = _using(code, {name.encode()})
+        body = (one.group() for one in _BLOCK.finditer(code) if not _DEFINES.match(one.group()))
+        itself = not name or any(not names.isdisjoint(_WORD.findall(one)) for one in body)
         return any(one != path or itself for one in self._programs(path, text, name))
 
     def unreached(self, path: str, text: str, name: str) -> bool:
