@@ -266,3 +266,20 @@ def test_a_program_that_only_defines_a_class_does_not_run_it(tmp_path: Path, mai
     main = f"\n\nif __name__ == '__main__':\n    {main}\n"
     write(tmp_path, {"net.py": net.format("Net()" if "make" in main else 1) + main})
     assert outside(tmp_path, "net.py").is_run("Net") is run
+
+
+@pytest.mark.parametrize(
+    ("more", "unused"),
+    [
+        ({"main.py": "from net import make\nmake(1)\n"}, True),
+        ({"main.py": "from net import make, Net\nNet(make(1))\n"}, False),
+        ({"main.py": "import net\nnet.Net(net.make(1))\n"}, False),
+        ({"main.py": "from net import make\nmake(1)\n", "more.py": "from net import *\nNet()\n"}, False),
+        ({"main.py": "import importlib\nfrom net import make\nmake(importlib.import_module(name))\n"}, False),
+        ({}, False),  # nobody uses the file
+    ],
+)
+def test_a_class_that_nothing_uses(tmp_path: Path, more: dict[str, str], unused: bool) -> None:
+    net = "class Net(nn.Module):\n    def __init__(self):\n        super(Net, self).__init__()\n\n\n"
+    write(tmp_path, {"net.py": net + NET, **more})
+    assert outside(tmp_path, "net.py").is_unused("Net") is unused

@@ -93,10 +93,13 @@ def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:
 
 
 def _is_idle(flow: Flow, finding: Finding) -> bool:
-    """Is it, without a safe fix, about a function that nothing in view calls, or where nothing is moved?"""
+    """Is it in a class that nothing in view uses; or, without a safe fix, in a function, or where nothing is moved?"""
+    function = _function_at(finding.span.start, flow.source)
+    owner = flow.source.enclosing(function, ast.ClassDef) if function is not None else None
+    if isinstance(owner, ast.ClassDef) and flow.project.is_unused(owner.name):
+        return True
     if finding.fix is not None and finding.fix.safety is Safety.SAFE:
         return False
-    function = _function_at(finding.span.start, flow.source)
     if finding.codemod in _MOVED and is_left_alone(flow, function):
         return True
     return function is not None and flow.project.is_uncalled(function.name)

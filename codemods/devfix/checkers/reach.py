@@ -85,9 +85,10 @@ def is_reached(flow: Flow, node: ast.AST | None) -> bool:
     if flow.project.sets_default():
         return False
     top, text = _top(flow.source, node)
+    is_class = any(one.name == top for one in flow.source.of_kind(ast.ClassDef))
     if SCRIPT.search(flow.source.text) or not flow.project.is_in_view():
         text = flow.source.text  # what it says may be for all of its functions
-    if _SIGN.search(text) or (top and flow.project.used(top) is False):
+    if _SIGN.search(text) or (top and not is_class and flow.project.used(top) is False):
         return True  # nobody knows the programs of what nothing here uses
     moved = flow.project.runs_moved(top)
     return (flow.project.chooses() if moved is None else moved) is not False

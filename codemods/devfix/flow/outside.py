@@ -122,6 +122,16 @@ class Outside:
             return False
         return not facts.loads_by_name() and self.used(name) is False
 
+    def is_unused(self, name: str) -> bool:
+        """Does nothing name a class of the asking file, of which other files use something else?"""
+        facts = self.project.facts if self.project else None
+        return (
+            facts is not None
+            and bool(self._importers())
+            and not facts.loads_by_name()
+            and self.used(name) is False
+        )
+
     def all_on_cuda(self) -> bool | None:
         """Do the programs of the project that show a choice go to CUDA all the same? None: none is known."""
         return self.project.runs.all_on_cuda() if self.project else None

@@ -52,6 +52,7 @@ _TESTS = re.compile(r"[\\/](?:tests?[\\/]|test_[^\\/]*$)")
 _HOOKS = re.compile(
     r"__\w+__$|forward$|(?:training|validation|test|predict)_step$|on_|test_|setup$|main$|(?:call|reset|step|state_dict|load_state_dict|collate_fn)$"
 )
+_Definition = FunctionNode | ast.ClassDef
 _PLAIN_BASES = frozenset({"object", "torch.nn.Module", "ABC", "abc.ABC", "torch.utils.data.Dataset"})
 
 
@@ -180,7 +181,7 @@ class Facts:
     # --- who uses a function -------------------------------------------------------------
 
     def used(self, path: str, source: Source, name: str, below: tuple[str, ...] = ()) -> bool | None:
-        """Is a function or method of a file mentioned anywhere but where it is defined?
+        """Is a function, method or class of a file mentioned anywhere but where it is defined?
 
         Not by functions that are not used themselves; `below` are those that it is asked for.
         """
@@ -189,7 +190,7 @@ class Facts:
         # `torch.load` is not the `load` of this file.
         text, before = _bare(source.text), "torch." if methods else "."
         words = [at for at in _words(text).get(name, ()) if not text.endswith(before, 0, at)]
-        mentions = _mentions(text, words, methods)
+        mentions = _beyond(defined, text, _mentions(text, words, methods))
         users: set[str] = set()
         if len(mentions) > len(defined):
             users = _users(source, text, mentions, defined)
@@ -219,8 +220,8 @@ class Facts:
                 readers.extend(more)
         return None if by_name or self._has_notebooks(path) else False
 
-    def _is_plain(self, source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-        """Is a function at the top level, or in a class that nobody else calls the methods of?"""
+    def _is_plain(self, source: Source, function: _Definition) -> bool:
+        """Is a function or class at the top level, or in a class that nobody else calls the methods of?"""
         owner = source.parents.get(function)
         while isinstance(owner, (ast.If, ast.Try, ast.With)):
             owner = source.parents.get(owner)
@@ -286,7 +287,16 @@ def _mentions(text: str, found: list[int], methods: bool) -> list[int]:
     return left
 
 
-def _users(source: Source, text: str, found: list[int], defined: list[FunctionNode]) -> set[str]:
+def _beyond(defined: Sequence[_Definition], text: str, found: list[int]) -> list[int]:
+    """The mentions that are not in the body of a class of that name: `super(Net, self)`."""
+    bodies = [(one.lineno, one.end_lineno or one.lineno) for one in defined if isinstance(one, ast.ClassDef)]
+    if not bodies:
+        return found
+    lines = {at: text.count("\n", 0, at) + 1 for at in found}
+    return [at for at in found if not any(first < lines[at] <= last for first, last in bodies)]
+
+
+def _users(source: Source, text: str, found: list[int], defined: Sequence[_Definition]) -> set[str]:
     """The functions in which the mentions stand; none where one stands outside of them."""
     around = _around(source)
     names: set[str] = set()
@@ -316,11 +326,11 @@ def _around(source: Source) -> dict[int, FunctionNode]:
 
 
 @remembered
-def _defined(source: Source) -> dict[str, list[FunctionNode]]:
-    """The functions and methods of a file by their names."""
-    found: dict[str, list[FunctionNode]] = {}
+def _defined(source: Source) -> dict[str, list[_Definition]]:
+    """The functions, methods and classes of a file by their names."""
+    found: dict[str, list[_Definition]] = {}
     for node in source.definitions:
-        if isinstance(node, FUNCTIONS):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             found.setdefault(node.name, []).append(node)
     return found
 
