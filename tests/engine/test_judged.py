@@ -2525,3 +2525,17 @@ print(net(torch.zeros(3, 2, device=device), torch.zeros(4, device=device)))
     found = devfix.fix(source=HEAD + CHOSEN + source, unsafe=True, settings=False)
     assert ("self.fc(goal.to(x.device))" in found.text) is bool(told)
     assert codemods(HEAD + CHOSEN + source).count("place-factory") == told
+
+
+@pytest.mark.parametrize(("given", "told"), [("3, device", 0), ("3, DEVICE", 0), ("3", 1)])
+def test_a_data_set_out_of_sight_that_is_told_a_device_may_place_its_items(given: str, told: int) -> None:
+    source = f"""
+from torch.utils.data import DataLoader
+from zoo import Rows
+DEVICE = device
+model = nn.Linear(8, 3).to(device)
+rows = Rows({given})
+for x, y in DataLoader(rows, batch_size=4):
+    print(model(x))
+"""
+    assert codemods(HEAD + CHOSEN + source).count("move-inputs") == told

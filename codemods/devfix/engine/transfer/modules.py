@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from devfix.engine.evidence_of_modules import is_told_a_device
 from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
@@ -226,6 +227,9 @@ class Modules(Holders):
                 code = self.file.source.code(at)
             held = self.state.attributes(value.ref) if value.kind == OBJECT else ()
             placed = any(one.kind != DEVICE and self.where(one).kind in (VAR, LITERAL) for _, one in held)
+            link = value.links[0] if value.links else None
+            if link is not None and value.role == "instance" and isinstance(link.node, ast.Call):
+                placed = is_told_a_device(link.node, link.file.source)  # of a class out of sight
             if placed or any(word in code for word in _MOVES_DATA):
                 return Value(LOADER, rest=Value(BATCH))  # wherever it moves them, or they were moved
             numbers = (
