@@ -54,7 +54,7 @@ WHOLE = (
 def checked(folder: Path, files: dict[str, str]) -> list[Finding]:
     """What is found in `pads.py` among these files."""
     for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     path = folder / "pads.py"
     source = Source(path.read_text())
@@ -472,3 +472,10 @@ def test_the_one_choice_of_a_script_whose_network_needs_cuda_anyway(tmp_path: Pa
     net = f"import torch\n\n\nclass Net(torch.nn.Module):\n    def start(self):\n        return self(torch.ones(2){move})\n"
     files = {"pyproject.toml": "", "pads.py": SCRIPT, "net.py": net.replace("start", "forward")}
     assert levels(tmp_path, files) == ([] if move else [Safety.UNSAFE])
+
+
+@pytest.mark.parametrize(("other", "told"), [("x = x.cuda()\n", False), (CHOICE, True)])
+def test_several_files_without_a_choice_are_for_cuda(tmp_path: Path, other: str, told: bool) -> None:
+    files = {"pyproject.toml": "", "pads.py": INSISTS, "other.py": f"import torch\n{other}"}
+    assert bool(levels(tmp_path, files)) is told
+    assert levels(tmp_path / "alone", {"pyproject.toml": "", "pads.py": INSISTS})

@@ -115,6 +115,10 @@ class Outside:
         """Does any file of the project get functions by names that stand in a recipe or a setting?"""
         return self.project is not None and self.project.facts.loads_by_name()
 
+    def is_one_of_several(self) -> bool:
+        """Do other files of the project use torch?"""
+        return self.project is not None and len(self.project.callers.importing("torch")) > 1
+
     def is_uncalled(self, name: str) -> bool:
         """Does nothing call a function or method of the asking file, which is a program or used by other files?"""
         facts = self.project.facts if self.project else None
