@@ -53,5 +53,5 @@ def main(device):
     def text(setting: str) -> str:
         return devfix.fix(source=HEAD + code.replace("SETTING", setting), unsafe=True, settings=False).text
 
-    assert ".to(device)" in text("print(device)")
+    assert ".to(device)" in text('os.environ["VISIBLE"] = device; x = torch.ones(2).to(device)')
     assert ".to(device)" not in text('os.environ["CUDA_VISIBLE_DEVICES"] = device')

@@ -71,10 +71,9 @@ def _used_otherwise(source: Source) -> set[tuple[ast.AST | None, str]]:
         if moves or source.qualified(call.func) == "torch.device":
             devices += call.args[:1]
         devices += [one.value for one in call.keywords if one.arg in ("device", "map_location")]
-    stored = (
-        one
-        for kind in (ast.Attribute, ast.Subscript)
-        for one in source.of_kind(kind)
-        if isinstance(one.ctx, ast.Store)
+    places: tuple[ast.Attribute | ast.Subscript, ...] = (
+        *source.of_kind(ast.Attribute),
+        *source.of_kind(ast.Subscript),
     )
+    stored = (one for one in places if isinstance(one.ctx, ast.Store))
     return {(_home(source, one, path), path) for one in (*devices, *stored) if (path := path_of(one))}
