@@ -43,6 +43,11 @@ def test_a_tensor_beside_an_argument_goes_where_that_is(operand: str) -> None:
     assert "torch = " not in text
 
 
+@pytest.mark.parametrize("part", ['lengths["x"]', "lengths[0]", "lengths[size]"])
+def test_what_may_be_a_list_or_a_dict_has_no_device(part: str) -> None:
+    assert "lengths.device" not in repaired(DECODER.replace("MASK", f"torch.arange(longest) >= {part}"))
+
+
 def test_a_device_that_is_taken_of_the_argument_keeps_its_name() -> None:
     code = DECODER.replace("encoded.device", "lengths.device").replace("MASK", MASK)
     assert "torch.arange(longest, device=device)" in repaired(code)

@@ -49,9 +49,11 @@ def argument_of(mismatch: Mismatch) -> str:
 
 
 def _held(node: ast.AST | None) -> ast.expr | None:
-    """`x` of `x[:, None]` and `x.view(1)`, which are where it is."""
+    """`x` of `x[:, None]` and `x.view(1)`, which are where it is; not of `x[0]`, an element of a list perhaps."""
     if isinstance(node, ast.Subscript):
-        return node.value
+        at = node.slice
+        whole = isinstance(at, (ast.Tuple, ast.Slice)) or (isinstance(at, ast.Constant) and at.value is None)
+        return node.value if whole else None
     base = method_of(node)
     name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
     return base if name not in _MOVES and models().method(name).form in ("same", "follow") else None
