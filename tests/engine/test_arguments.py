@@ -43,9 +43,19 @@ def test_a_tensor_beside_an_argument_goes_where_that_is(operand: str) -> None:
     assert "torch = " not in text
 
 
-@pytest.mark.parametrize("part", ['lengths["x"]', "lengths[0]", "lengths[size]"])
-def test_what_may_be_a_list_or_a_dict_has_no_device(part: str) -> None:
-    assert "lengths.device" not in repaired(DECODER.replace("MASK", f"torch.arange(longest) >= {part}"))
+def test_a_list_of_tensors_has_no_device() -> None:
+    code = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.key = nn.Linear(8, 8)
+    def forward(self, rows):
+        first = self.key(rows[0])
+        return first, rows[0] * torch.ones(8)
+"""
+    text = repaired(code)
+    assert "torch.ones(8, device=" in text
+    assert "rows.device" not in text
 
 
 def test_a_device_that_is_taken_of_the_argument_keeps_its_name() -> None:
