@@ -9,7 +9,7 @@ import ast
 
 from devfix.checkers.moved_below import is_moved_below, is_moved_later
 from devfix.checkers.reach import is_asked
-from devfix.checkers.refuted import is_building, is_guess, is_kept_on_host, is_refuted
+from devfix.checkers.refuted import is_building, is_guess, is_kept_on_host, is_left_on_host, is_refuted
 from devfix.checkers.signs import (
     is_caught,
     is_composed,
@@ -78,7 +78,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the program names no device: all of it is on the CPU"
     if is_of_some_paths(mismatch, analysis):
         return "it is made in another file, and on the CPU on some paths only"
-    if is_refuted(mismatch.anchor_place, analysis) or is_kept_on_host(mismatch):
+    refuted = is_refuted(mismatch.anchor_place, analysis) or is_left_on_host(mismatch, analysis)
+    if refuted or is_kept_on_host(mismatch):
         return "what is in view puts there what is on the CPU"
     if is_guess(mismatch, analysis):
         return "programs in view use what it gives: what they do with it tells"

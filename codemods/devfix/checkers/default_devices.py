@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from devfix.findings import Finding, SetArgument, told
 from devfix.flow import Flow
 from devfix.models.loader import models
-from devfix.repair.expressible import device_for
+from devfix.repair.in_scope import device_for
 from devfix.text.bindings import bound, function_around
 from devfix.text.names import path_of
 from devfix.text.source import Source

@@ -14,6 +14,7 @@ from devfix.engine.files import Class, Function
 from devfix.engine.named import Named, is_choice
 from devfix.engine.places import AT, LITERAL, OF, UNKNOWN, VAR, Place, of_process
 from devfix.engine.values import BATCH, CALLER, LOCAL, MODULE, TENSOR
+from devfix.engine.visible import is_gpu_list
 from devfix.models import frameworks
 from devfix.repair.candidates import exact_at
 from devfix.repair.expressible import devices_at, expressible
@@ -207,7 +208,7 @@ def _option(source: Source, scope: ast.AST, at: ast.stmt) -> str:
     home = None if isinstance(scope, ast.Module) else scope
     for node in source.of_kind(ast.Attribute, scope):
         path = path_of(node) if node.attr == "device" and isinstance(node.ctx, ast.Load) else ""
-        path = path if function_around(source, node) is home else ""
+        path = path if function_around(source, node) is home and not is_gpu_list(source, node) else ""
         if path and _OPTIONS.match(path) and bound_before(source, node, at):
             return path
     for entry in source.of_kind(ast.Subscript, scope):

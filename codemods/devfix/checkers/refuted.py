@@ -8,10 +8,11 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
-from devfix.engine.places import OF, VAR, Place, whole
+from devfix.engine.places import NOWHERE, OF, VAR, Place, whole
 from devfix.engine.stores import only_building
 from devfix.engine.values import MODULE, RESULT, Assumption
 from devfix.models.loader import models
+from devfix.repair.arguments import argument_of
 from devfix.text.bindings import bound, function_around
 from devfix.text.source import Source
 
@@ -71,6 +72,24 @@ def is_kept_on_host(mismatch: Mismatch) -> bool:
     given = [one.value for one in bound(source, path, mismatch.node) if isinstance(one.value, ast.Call)]
     made = any(models().makes(function.file.dotted(one.func)) for one in given)
     return made and not any(about_devices(source.code(one)) for one in given)
+
+
+def is_left_on_host(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is the other value an argument that calls in view leave on the CPU, beside others that they move, and none moves?
+
+    Calls of tests say nothing.
+    """
+    name, function = argument_of(mismatch), mismatch.function
+    if not name or function is None:
+        return False
+    others = [one.arg for one in function.parameters if one.arg != name]
+    here = analysis.calls.get((id(function.node), name), [])
+    elsewhere = analysis.callers(function, tests=False) if analysis.callers is not None else []
+    places = [*here, *(call[name].place for call in elsewhere if name in call)]
+    beside = [one for other in others for one in analysis.calls.get((id(function.node), other), ())]
+    beside += [call[other].place for call in elsewhere for other in others if other in call]
+    left = any(one.on_host for one in places) and all(one.on_host or one == NOWHERE for one in places)
+    return left and any(one.on_device for one in beside)
 
 
 def is_copied_by_a_caller(place: Place, function: Function, analysis: Analysis) -> bool:

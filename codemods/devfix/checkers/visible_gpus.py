@@ -8,12 +8,12 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
+from devfix.engine.visible import VISIBLE, sets_visible
 from devfix.findings import DeleteStatement, Edit, Finding, InsertStatement, Related, told
 from devfix.text.bindings import function_around
 from devfix.text.placing import around, bound_before, follows, steady
 from devfix.text.source import Source
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 _CHILDREN = re.compile(r"subprocess|Popen|Process\(|\bspawn\(|system\(|\.start\(\)|\bexec[lv]p?e?\(")
 # Calls after which the driver no longer looks at the environment.
 _STARTS = frozenset(
@@ -50,13 +50,7 @@ def set_late(source: Source) -> Iterator[Finding]:
 def _sets(source: Source, statement: ast.Assign | ast.Expr) -> bool:
     value = statement.value
     if isinstance(statement, ast.Assign):
-        target = statement.targets[0]
-        return (
-            isinstance(target, ast.Subscript)
-            and isinstance(target.slice, ast.Constant)
-            and target.slice.value == VISIBLE
-            and source.qualified(target.value) == "os.environ"
-        )
+        return sets_visible(source, statement)
     return (
         isinstance(value, ast.Call)
         and source.qualified(value.func) in ("os.environ.setdefault", "os.putenv", "os.environ.__setitem__")

@@ -6,10 +6,11 @@ import ast
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import DeviceUse
-from devfix.engine.forms import ANY, NO_FORMS, Forms, is_object, of_text
-from devfix.engine.values import Value
+from devfix.engine.files import Function
+from devfix.engine.forms import ANY, NO_FORMS, Forms, is_object, may_be_text, of_text
+from devfix.engine.values import TEXT, Value
 from devfix.findings import Edit, EnsureImport
-from devfix.text.placing import dotted
+from devfix.text.placing import dotted, stores
 from devfix.text.source import Source
 
 
@@ -17,7 +18,7 @@ class Writing:
     """Writes device expressions for one file, with the name that it has for torch."""
 
     def __init__(self, analysis: Analysis) -> None:
-        self.source = analysis.file.source
+        self.source, self._analysis = analysis.file.source, analysis
         names = [local for local, what in self.source.imports.items() if what == "torch"]
         self.torch = "torch" if "torch" in names or not names else names[0]
         self.is_imported = bool(names)
@@ -31,7 +32,7 @@ class Writing:
         inner = printed(node, self.source)
         code = self.source.code(inner or node)
         forms = self._of_printed(use, node) if inner is not None else use.forms if forms is None else forms
-        return code if is_object(forms) else f"{self.torch}.device({code})"
+        return code if self._is_object(use, node, forms) else f"{self.torch}.device({code})"
 
     def type_of(self, use: DeviceUse, node: ast.expr, forms: Forms | None = None) -> str:
         """The type of a device; by its string where it may be None, or a word that is no device."""
@@ -40,11 +41,34 @@ class Writing:
         if inner is not None:
             return f"{self.device_of(use, node)}.type"
         code = self.source.code(node)
-        if is_object(forms):
+        if self._is_object(use, node, forms):
             return f"{code}.type"
         if self._may_be_no_device(use, node, forms):
             return f'str({code}).partition(":")[0]'
         return f"{self.torch}.device({code}).type"
+
+    def _is_object(self, use: DeviceUse, node: ast.expr, forms: Forms) -> bool:
+        """Is a device a torch.device, whoever passes it?"""
+        function, name = use.function, node.id if isinstance(node, ast.Name) else ""
+        if not is_object(forms) or function is None or name not in {one.arg for one in function.parameters}:
+            return is_object(forms)
+        if stores(self.source, function.node, name):
+            return True
+        return not may_be_text(function, name) and not self._is_passed_text(function, name)
+
+    def _is_passed_text(self, function: Function, name: str) -> bool:
+        """Does a call in view pass a string for a parameter?"""
+        made = function.owner if function.name == "__init__" else None
+        at = function.positional.index(name) if name in function.positional else None
+        for call in self.source.calls_by_name.get(made.name if made is not None else function.name, ()):
+            given = [one.value for one in call.keywords if one.arg == name]
+            if at is not None:
+                at_call = at - (function.owner is not None and not function.static)
+                given += call.args[at_call : at_call + 1]
+            if any(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in given):
+                return True
+        elsewhere = self._analysis.callers(function) if self._analysis.callers is not None else []
+        return any(call[name].kind == TEXT for call in elsewhere if name in call)
 
     def _of_printed(self, use: DeviceUse, node: ast.expr) -> Forms:
         """The forms of x, of `str(x)`."""

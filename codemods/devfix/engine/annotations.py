@@ -25,6 +25,7 @@ from devfix.engine.values import (
     USES,
     Assumption,
 )
+from devfix.engine.visible import gpu_lists
 from devfix.models.loader import models
 from devfix.text.source import Source
 
@@ -149,7 +150,8 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
             and is_taken_apart(function.file.source, function.node, name)
         ):
             kind = BATCH  # "tensor" may mean a list of them
-        if kind == TEXT and is_device_name(name):
+        may_be_device = is_device_name(name) and (function.node, name) not in gpu_lists(function.file.source)
+        if kind == TEXT and may_be_device:
             kind = DEVICE
         elif kind == "other" and of_library(function.file, one.annotation):
             kind = MODULE
@@ -167,7 +169,7 @@ def parameters(function: Function, uses: Uses) -> dict[str, Evidence]:
             continue
         evidence = uses.kind(name)
         if evidence[0] == UNKNOWN:
-            if is_device_name(name) and uses.attributes.get(name, set()) <= {"type", "index"}:
+            if may_be_device and uses.attributes.get(name, set()) <= {"type", "index"}:
                 evidence = DEVICE, frozenset({Assumption(NAME, name)})
             elif constant is not ... and constant is not None:
                 evidence = (NUMBER if not isinstance(constant, str) else TEXT), PROVEN

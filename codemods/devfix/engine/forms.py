@@ -201,12 +201,21 @@ _DOCUMENTED = re.compile(r"^[\s*:-]*(?:param |type )?`{0,2}(\w+)`{0,2}\s*[:(\s](
 
 def documented(function: Function) -> dict[str, Forms]:
     """Parameter -> the forms that the type in the docstring allows, where it names a torch.device."""
+    return {
+        name: forms
+        for name, forms in _spoken_of(function).items()
+        if any(one.kind == OBJECT for one in forms)
+    }
+
+
+def _spoken_of(function: Function) -> dict[str, Forms]:
+    """Parameter -> the forms that the type in the docstring allows."""
     text = ast.get_docstring(function.node, clean=False)
     found: dict[str, Forms] = {}
     names = {one.arg for one in function.parameters}
     for line in text.splitlines() if text and "device" in text else ():
         match = _DOCUMENTED.match(line)
-        if match is None or match[1] not in names or match[1] in found:
+        if match is None or match[1] not in names or found.get(match[1]):
             continue
         said = match[2].partition("defaults to")[0].partition(". ")[0]
         forms = set[Form]()
@@ -214,9 +223,32 @@ def documented(function: Function) -> dict[str, Forms]:
             forms.add(Form(OBJECT, claimed=True))
         if re.search(r"\bstr(?:ing)?\b", said):
             forms.add(Form(TEXT))
-        if any(one.kind == OBJECT for one in forms):
-            found[match[1]] = frozenset(forms)
+        found[match[1]] = frozenset(forms)
     return found
+
+
+def may_be_text(function: Function, name: str) -> bool:
+    """May a parameter be a string, by its annotation, docstring or default, or by several comparisons with one?
+
+    Whatever a call in view passes for it.
+    """
+    said = next(
+        (annotated(function.file, one.annotation) for one in function.parameters if one.arg == name), NO_FORMS
+    )
+    default = function.defaults.get(name)
+    given = default.value if isinstance(default, ast.Constant) else None
+    spoken = said | _spoken_of(function).get(name, NO_FORMS)
+    if isinstance(given, str) or any(one.kind == TEXT for one in spoken):
+        return True
+    compared = 0
+    for node in function.nodes:
+        if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+            sides = (node.left, node.comparators[0])
+            named = any(isinstance(one, ast.Name) and one.id == name for one in sides)
+            compared += named and any(
+                isinstance(one, ast.Constant) and isinstance(one.value, str) for one in sides
+            )
+    return compared > 1
 
 
 def cut_at_colon(function: Function) -> frozenset[str]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from devfix.engine.facts import Step
 from devfix.engine.files import Class
+from devfix.engine.visible import VISIBLE
 from devfix.models import frameworks
 from devfix.models.loader import models
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Steps:

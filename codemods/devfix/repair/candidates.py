@@ -27,16 +27,16 @@ from devfix.engine.values import (
     Assumption,
     Link,
 )
-from devfix.findings import AppendCall, Edit, InsertStatement, ReplaceExpression, SetArgument, WrapExpression
-from devfix.models.loader import models, tensor_attributes
+from devfix.findings import AppendCall, Edit, ReplaceExpression, SetArgument, WrapExpression
+from devfix.models.loader import models
 from devfix.repair import legacy
+from devfix.repair.arguments import argument_of, device_of_argument, method_of, same_device
 from devfix.repair.expressible import expressible
+from devfix.repair.rebinding import is_read_twice, rebound
 from devfix.repair.written import is_written
-from devfix.text.placing import bound_before, dotted, is_local, stores
+from devfix.text.placing import bound_before, dotted, stores
 from devfix.text.source import FUNCTIONS, Source
 
-_INNER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # with names of their own
-_MOVES = frozenset({"to", "cuda", "cpu", "type_as"})
 _MOST_TOGETHER = 6  # tensors that one fix makes elsewhere
 # Layers whose weight tells where they are.
 _WITH_WEIGHT = frozenset(
@@ -97,6 +97,8 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
     """The device of the other value as it can be written at a node; an empty string if it cannot."""
     source, place = analysis.file.source, mismatch.anchor_place
     scopes = mismatch.scopes
+    if (device := device_of_argument(mismatch, source, at)) is not None:
+        return device
     if mismatch.anchor.place.kind == CHOICE:  # only where it is itself is right on every path
         scopes = tuple((one, ()) for one, _ in scopes)
     device = expressible(source, place, scopes, at, anchor_text(mismatch, analysis))
@@ -142,7 +144,7 @@ def anchor_text(mismatch: Mismatch, analysis: Analysis) -> str:
         return ""
     if mismatch.anchor.role in NO_DEVICE or node is mismatch.stray_node:
         return ""  # or it is the same expression, on another path
-    while (base := _same_device(node)) is not None:
+    while (base := same_device(node)) is not None:
         node = base
     if node is None or not _is_path(node):
         return ""
@@ -158,19 +160,6 @@ def anchor_text(mismatch: Mismatch, analysis: Analysis) -> str:
             return ""  # a tensor of the function is there, too
         return f"{source.code(node)}.weight.device" if layer in _WITH_WEIGHT else ""
     return f"{source.code(node)}.device"
-
-
-def _same_device(node: ast.AST | None) -> ast.expr | None:
-    """`x` of `x[1:]`, `x.forward` and `x.float().abs()`, which are where it is."""
-    if isinstance(node, ast.Attribute) and node.attr == "forward":
-        return node.value
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-        return node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
-        name = node.func.attr
-        if name in tensor_attributes() and models().method(name).form in ("same", "follow"):
-            return node.func.value if name not in _MOVES else None
-    return None
 
 
 def _is_path(node: ast.AST) -> bool:
@@ -290,33 +279,24 @@ def at_the_meeting(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[E
             name = "tensor" if re.search(r"\bone\b", device) else "one"
             each = f"tuple({name}.to({device}) for {name} in "
             return device, (WrapExpression(source.span(node), each, ")"),)
-        if isinstance(node, ast.Name) and _is_read_twice(source, node):
-            line = f"{node.id} = {node.id}.to({device})"
-            return device, (InsertStatement(source.span(source.statement(node)), line, before=True),)
+        if isinstance(node, ast.Name) and is_read_twice(source, node):
+            edits = rebound(source, node, device, source.statement(node), before=True)
+            if edits:
+                return device, edits
         return device, (AppendCall(source.span(node), f".to({device})"),)
     return "", ()
-
-
-def _is_read_twice(source: Source, node: ast.Name) -> bool:
-    """Does a plain statement read a name of its function, or file, that often?"""
-    statement, scope = source.statement(node), source.enclosing(node, *FUNCTIONS, *_INNER)
-    reads = [one for one in source.names(statement).get(node.id, ()) if isinstance(one.ctx, ast.Load)]
-    plain = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
-    bound = scope is None or (isinstance(scope, FUNCTIONS) and is_local(source, scope, node.id))
-    return plain and bound and len(reads) > 1
 
 
 def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edit, ...], ast.stmt | None]:
     """A move of the stray below the last of those that are moved to the same device, above where they meet."""
     source, node = analysis.file.source, mismatch.stray_node
-    while (base := _same_device(node)) is not None or isinstance(node, ast.Call):
-        if base is None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            base = node.func.value
+    while (base := same_device(node) or method_of(node)) is not None:
         node = base
     if not isinstance(node, ast.Name) or mismatch.file is not analysis.file or not _is_one_tensor(mismatch):
         return "", (), None
     devices = [exact_at(mismatch, analysis, node)]
-    devices += [source.code(one) for one, _, _, _ in analysis.targets_here(mismatch.anchor_place)]
+    if not argument_of(mismatch):  # that is where its caller has it
+        devices += [source.code(one) for one, _, _, _ in analysis.targets_here(mismatch.anchor_place)]
     one: ast.AST = source.statement(node)
     made = source.statement(made_at(mismatch).node) if made_at(mismatch).file is analysis.file else None
     while isinstance(one, ast.stmt):
@@ -327,8 +307,8 @@ def beside_others(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Ed
             text = source.code(above.value) if isinstance(above, ast.Assign) else ""
             device = next((one for one in devices if one and text.endswith(f".to({one})")), "")
             if device:
-                line = f"{node.id} = {node.id}.to({device})"
-                return device, (InsertStatement(source.span(above), line),), above
+                edits = rebound(source, node, device, above)
+                return (device, edits, above) if edits else ("", (), None)
         one = source.parents[one]
         if isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.For, ast.While)):
             break

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from devfix.engine.analysis import Analysis
 from devfix.engine.annotations import is_taken_apart
 from devfix.engine.events import MOVES
-from devfix.engine.evidence import is_handed_name, is_local_rank
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
-from devfix.engine.places import CHOICE, Place, alternatives, of_process
-from devfix.engine.values import LOCAL
+from devfix.engine.places import CHOICE, Place, alternatives
 from devfix.models.loader import tensor_attributes
 from devfix.repair.written import bound_around, is_unfilled
 from devfix.text.placing import around, bound_before, guards_of, is_local, stores
@@ -27,7 +24,7 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
     that is `known` to be of that place, other devices, tensors, and the parameters of modules.
     """
     function = source.enclosing(at, *FUNCTIONS)
-    terms = _of_function(scopes, function) or _shared(source, scopes, function)
+    terms = of_function(scopes, function) or _shared(source, scopes, function)
     met = _node(scopes[0][0]) if scopes else None
     if met is not function and getattr(function, "name", "") == "__init__":  # what it makes is moved later
         terms = tuple(term for term in terms if term.form == "device" or not term.text.startswith("self."))
@@ -50,49 +47,8 @@ def expressible(source: Source, place: Place, scopes: tuple[Scope, ...], at: ast
 def devices_at(source: Source, scopes: tuple[Scope, ...], at: ast.AST) -> list[Term]:
     """The devices that have a name and can be written at a node, the nearest first."""
     function = source.enclosing(at, *FUNCTIONS)
-    every = [term for term in _of_function(scopes, function) if term.form == "device"]
+    every = [term for term in of_function(scopes, function) if term.form == "device"]
     return [term for term in every if _writable(source, term, at, function)]
-
-
-def device_for(analysis: Analysis, at: ast.AST, function: Function | None, scopes: tuple[Scope, ...]) -> str:
-    """The device that has a name at a node: of the function, of its object, of the options, of the file."""
-    source = analysis.file.source
-    node = _node(function)
-    given = {one.arg for one in function.parameters} if function is not None else set()
-    terms = [one for one in _of_function(scopes, node) if one.form == "device" and one.text in given]
-    terms += devices_at(source, scopes, at)  # of a parameter, None is no worse than nothing
-    terms = [
-        one for one in terms if is_handed_name(one.text.rpartition(".")[2].lower()) and not _is_number(one)
-    ]
-    here = next((one.text for one in terms if node is not None and is_local(source, node, one.text)), "")
-    if here or function is None:
-        return here or next((one.text for one in terms), "")
-    owner = function.owner
-    if owner is not None and function.name != "__init__" and not function.static:
-        made = owner.method("device")
-        if (made is not None and made.is_property) or any(
-            one.startswith(analysis.models.owners_of_device) for one in owner.outside
-        ):
-            return "self.device"
-    told = [one.text for one in terms if "." in one.text]
-    for place in analysis.targets:
-        for device, of, _, _ in analysis.targets_here(place):
-            if of is function and isinstance(device, ast.Attribute) and is_handed_name(device.attr):
-                told += [source.code(device)] if bound_before(source, device, source.statement(at)) else []
-    everywhere = [one.text for one in terms if not _is_of_program(source, one.text)]
-    return next(iter([*told, *everywhere]), "")
-
-
-def _is_number(term: Term) -> bool:
-    """Is it the number of a process, which is no place?"""
-    key = term.place.key
-    return term.place == of_process(LOCAL) or (isinstance(key, tuple) and is_local_rank(str(key[-1])))
-
-
-def _is_of_program(source: Source, name: str) -> bool:
-    """Is a name of the file bound only where that is run as a program?"""
-    guards = (one for store in stores(source, source.tree, name) for one in guards_of(source, store))
-    return any("__name__" in source.code(one.test) for one in guards)
 
 
 def _of_one_class(source: Source, one: ast.AST | None, other: ast.AST | None) -> bool:
@@ -109,7 +65,8 @@ def _order(source: Source, term: Term, function: ast.AST | None) -> tuple[int, i
     return _FORMS.index(form), term.text.count("."), len(term.text)
 
 
-def _of_function(scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[Term, ...]:
+def of_function(scopes: tuple[Scope, ...], function: ast.AST | None) -> tuple[Term, ...]:
+    """What is visible in a function, or in the body of the file."""
     for one, terms in scopes:
         if _node(one) is function:
             return terms

@@ -22,7 +22,7 @@ from devfix.engine.facts import Load
 from devfix.engine.transfer.loading import ARGUMENT
 from devfix.findings import Edit, EnsureImport, Finding, Safety, SetArgument
 from devfix.flow import Flow
-from devfix.repair.expressible import device_for
+from devfix.repair.in_scope import device_for
 from devfix.text.source import Source
 
 _NEAR = 2  # what a function uses, and what that names

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from devfix.checkers import gpu_numbers, processes, visible_gpus
 from devfix.codemod import Codemod, Example
+from devfix.engine.visible import VISIBLE
 from devfix.findings import Finding, Safety
 from devfix.flow import Flow
 
@@ -132,7 +133,7 @@ print(len(y))
     def check(self, flow: Flow) -> Iterator[Finding]:
         text = flow.source.text
         yield from gpu_numbers.meetings(flow.facts())
-        if visible_gpus.VISIBLE in text:
+        if VISIBLE in text:
             yield from visible_gpus.set_late(flow.source)
         if any(word in text for word in _OF_PROCESSES):
             yield from processes.findings(flow.facts())

@@ -37,6 +37,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
+from devfix.engine.visible import is_gpu_list
 
 _ASKED = frozenset({"is_cuda", "device"})
 _SAME = frozenset({"data", "grad", "T", "mT", "H", "mH", "real", "imag", "values", "indices"})
@@ -230,7 +231,7 @@ class Attributes(Calls):
         if name == "module" and (base.role == "scatters" or base.ref in parts.wrapped | parts.scattering):
             return base.but(role="")  # what is wrapped
         declared = self.declared(base.bound, name)
-        if self.analysis.is_device_name(name) or declared == AN_OBJECT:
+        if self._may_be_device(node) or declared == AN_OBJECT:
             place = Place(VAR, ("attribute", base.ref, name))
             return self.analysis.named_device(place, name).but(forms=declared)
         if base.ref is None:
@@ -250,6 +251,9 @@ class Attributes(Calls):
 
     def _of_unknown_object(self, node: ast.Attribute, base: Value) -> Value:
         key = ("attribute", base.place.key, node.attr)
-        if self.analysis.is_device_name(node.attr):
+        if self._may_be_device(node):
             return self.analysis.named_device(Place(VAR, key), node.attr)
         return Value(UNKNOWN, Place(base.place.kind, key))
+
+    def _may_be_device(self, node: ast.Attribute) -> bool:
+        return self.analysis.is_device_name(node.attr) and not is_gpu_list(self.file.source, node)

@@ -255,7 +255,7 @@ class Run(Loops):
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
             self.state.names.pop(name, None)
-            if self.function is None and self.analysis.is_device_name(name):
+            if self.function is None and self.analysis.is_device_name(name.lower()):
                 self.named(name, node)
 
 
