@@ -264,7 +264,8 @@ def test_a_program_that_only_defines_a_class_does_not_run_it(tmp_path: Path, mai
     net = "class Net(nn.Module):\n    def __init__(self):\n        super(Net, self).__init__()\n\n\n"
     net += "def make():\n    return {}\n"
     main = f"\n\nif __name__ == '__main__':\n    {main}\n"
-    write(tmp_path, {"net.py": net.format("Net()" if "make" in main else 1) + main})
+    text = '"""What there is.\n\nUsed like Net()\n"""\n' + net.format("Net()" if "make" in main else 1) + main
+    write(tmp_path, {"net.py": text})
     assert outside(tmp_path, "net.py").is_run("Net") is run
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devfix.pipeline import depends
-from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs
+from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs, plain
 from devfix.project.importing import without_imports
 from devfix.project.marks import CHOOSES, moves, spelled_out
 
@@ -116,7 +116,7 @@ class Runs:
         """Do programs, and nobody who installs the project, get to something of a file?"""
         if self.project.facts.chooses() is None or self.project.facts.is_library(path):
             return False
-        code = _bare(text)
+        code = plain(text.encode("utf-8", "replace"))
         names = _using(code, {name.encode()})
         body = (one.group() for one in _BLOCK.finditer(code) if not _DEFINES.match(one.group()))
         itself = not name or any(not names.isdisjoint(_WORD.findall(one)) for one in body)
