@@ -354,3 +354,40 @@ def test_where_something_unknown_is_need_not_be_an_accelerator(
     edges: str, tells: bool, tmp_path: Path
 ) -> None:
     assert told(tmp_path, "numpy-of-device", made=MATRIX, club=CLUB.format(edges)) is tells
+
+
+BASE = """
+import torch
+
+class Trainer:
+    def __init__(self, model, device):
+        self.device = device
+        self.model = model.to(device)
+    def fit(self, loader):
+        for x, y in loader:
+            self.step(x.to(self.device), y.to(self.device))
+"""
+TASK = """
+import torch
+import torch.nn.functional as F
+from base import Trainer
+
+class Task(Trainer):
+    def __init__(self, model, device, n):
+        super().__init__(model, device)
+        self.weight = torch.ones(n)
+    def step(self, x, y):
+        return F.cross_entropy(self.model(x), y, weight=self.weight)
+"""
+RUN = """
+import torch
+from data import loader
+from task import Task
+
+if __name__ == "__main__":
+    Task(torch.nn.Linear(3, 2), "cuda" if torch.cuda.is_available() else "cpu", 2).fit(loader())
+"""
+
+
+def test_what_a_base_in_another_file_moves_is_moved(tmp_path: Path) -> None:
+    assert told(tmp_path, "place-factory", base=BASE, task=TASK, run=RUN)

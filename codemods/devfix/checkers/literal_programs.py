@@ -250,7 +250,9 @@ class Program:
         """
         project, top = self.flow.project, top_of(self.source, node)
         settled = bool(top) and project.chooses() is False and project.is_one_of_several()
-        if not (settled or project.is_in_view()) or (project.runs_chosen(top) is None and project.loads_by_name()):
+        if not (settled or project.is_in_view()) or (
+            project.runs_chosen(top) is None and project.loads_by_name()
+        ):
             return False
         return project.runs_without_cuda(top, itself=True) is False
 

@@ -98,7 +98,7 @@ def is_left_alone(flow: Flow, node: ast.AST | None) -> bool:
     """Do programs in view get to a node, and none with anything on an accelerator?"""
     if flow.project.sets_default() or not flow.project.is_run(_top(flow.source, node)[0]):
         return False
-    return flow.project.moves() is False or not is_reached(flow, node)
+    return flow.project.moves() is False or flow.project.moves_nothing()
 
 
 def _top(source: Source, node: ast.AST | None) -> tuple[str, str]:

@@ -64,6 +64,10 @@ class Outside:
         """Does any file of the project put anything on a device, or leave that to a framework? None: not known."""
         return self.project.facts.moves(self.source.text) if self.project else None
 
+    def moves_nothing(self) -> bool:
+        """Do the asking file, those that get to it, some program among them, and all that these use, move nothing?"""
+        return self.project is not None and self.project.runs.moves_nothing(self.path)
+
     def torch_before(self, version: tuple[int, int]) -> str:
         """The requirement that keeps the project's torch below a version; empty if none does, or it is not known."""
         return self.project.files.torch_before(version) if self.project else ""
