@@ -360,9 +360,9 @@ BASE = """
 import torch
 
 class Trainer:
-    def __init__(self, model, device):
-        self.device = device
-        self.model = model.to(device)
+    def __init__(self, model, options):
+        self.device = torch.device(options["device"])
+        self.model = model.to(self.device)
     def fit(self, loader):
         for x, y in loader:
             self.step(x.to(self.device), y.to(self.device))
@@ -373,9 +373,9 @@ import torch.nn.functional as F
 from base import Trainer
 
 class Task(Trainer):
-    def __init__(self, model, device, n):
-        super().__init__(model, device)
-        self.weight = torch.ones(n)
+    def __init__(self, model, options):
+        super().__init__(model, options)
+        self.weight = torch.ones(options["classes"])
     def step(self, x, y):
         return F.cross_entropy(self.model(x), y, weight=self.weight)
 """
@@ -385,7 +385,8 @@ from data import loader
 from task import Task
 
 if __name__ == "__main__":
-    Task(torch.nn.Linear(3, 2), "cuda" if torch.cuda.is_available() else "cpu", 2).fit(loader())
+    options = {"classes": 2, "device": "cuda" if torch.cuda.is_available() else "cpu"}
+    Task(torch.nn.Linear(3, 2), options).fit(loader())
 """
 
 
