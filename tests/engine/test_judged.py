@@ -8,7 +8,7 @@ from pathlib import Path
 import devfix
 import pytest
 from devfix.findings import Safety
-from snippets import CHOSEN, HEAD, alone, codemods  # noqa: F401
+from snippets import AUTOCASTS, CHOSEN, HEAD, alone, codemods  # noqa: F401
 
 REPLACED = """
 class Range(nn.Module):
@@ -1834,9 +1834,8 @@ class Net(pl.LightningModule):
 
 @pytest.mark.parametrize("given", ["images", "names"])
 def test_no_autocast_follows_a_part_of_a_batch_which_may_be_no_tensor(given: str) -> None:
-    fixed = devfix.fix(source=HEAD + PLACED_STEP.replace("GIVEN", given), settings=False, unsafe=True).files[
-        0
-    ]
+    code = HEAD + PLACED_STEP.replace("GIVEN", given)
+    fixed = devfix.fix(source=code, settings=False, unsafe=True, options=AUTOCASTS).files[0]
     assert fixed.after.count(b"device.type") == 1 and b"names.device" not in fixed.after
 
 
@@ -1949,7 +1948,7 @@ class Trainer:
     ("device", "told"), [('f"cuda:{rank}"', False), ('"cuda:{}".format(rank)', False), ("rank", True)]
 )
 def test_an_autocast_for_cuda_follows_a_gpu_by_its_number(device: str, told: bool) -> None:
-    assert ("normalize-device-type" in codemods(BY_RANK.replace("DEVICE", device))) is told
+    assert ("normalize-device-type" in codemods(BY_RANK.replace("DEVICE", device), AUTOCASTS)) is told
 
 
 ENTERED = """
@@ -1970,7 +1969,7 @@ def run(net, x, device):
 )
 def test_of_two_contexts_joined_by_and_the_last_one_is_entered(contexts: str, told: bool) -> None:
     code = ENTERED.replace("CONTEXTS", contexts)
-    assert ("normalize-device-type" in codemods(code)) is told
+    assert ("normalize-device-type" in codemods(code, AUTOCASTS)) is told
 
 
 BUILDING = """
@@ -2036,7 +2035,7 @@ def test_no_autocast_follows_data_where_the_program_needs_cuda(
     check: str, told: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "run.py").write_text(FOR_CUDA.replace("CHECK", check))
-    found = devfix.check(tmp_path, settings=False, cache=False).findings
+    found = devfix.check(tmp_path, settings=False, cache=False, options=AUTOCASTS).findings
     assert ("normalize-device-type" in {one.codemod for one in found}) is told
 
 

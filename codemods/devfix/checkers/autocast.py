@@ -42,8 +42,11 @@ class Near(NamedTuple):
     moved: bool = False
 
 
-def found(analysis: Analysis, needs_cuda: bool = False) -> Iterator[Finding]:
-    """All that is wrong with the types that autocast is given; `needs_cuda`: there are no other data than CUDA's."""
+def found(analysis: Analysis, needs_cuda: bool = False, by_name: bool = False) -> Iterator[Finding]:
+    """All that is wrong with the types that autocast is given; `needs_cuda`: there are no other data than CUDA's.
+
+    A context for CUDA by name is off on any other device, which is mostly meant: `by_name` asks for these, too.
+    """
     yield from device_types.found(analysis)
     yield from _without_device(analysis)
     seen: set[ast.AST] = set()
@@ -54,6 +57,8 @@ def found(analysis: Analysis, needs_cuda: bool = False) -> Iterator[Finding]:
             continue
         near = _near(one, node, analysis)
         if near is None or _is_of_cuda(near.place, analysis):
+            continue
+        if not by_name and not _is_for_others(one) and not _is_off(one, analysis.file.source):
             continue
         told = _judged(one, node, near, analysis)
         if told is not None:
