@@ -2433,3 +2433,36 @@ def features(net: nn.Module, rows: torch.Tensor, device):
         print({use})
 """
     assert codemods(HEAD + source).count("place-factory") == told
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ('device = "cuda" if torch.cuda.is_available else "cpu"\nnet.to(device)', Safety.SAFE),
+        ('d = torch.device("cuda:0" if torch.cuda.is_available else "cpu")\nnet = net.to(d)', Safety.SAFE),
+        ('device = "cuda" if torch.cuda.is_available else "cpu"\ndef f(x):\n    x.to(device)', Safety.UNSAFE),
+        ('device = "cuda" if torch.cuda.is_available else "cpu"\nprint(device)', Safety.UNSAFE),
+        (
+            'device = torch.device(wanted if torch.cuda.is_available else "cpu")\nnet.to(device)',
+            Safety.UNSAFE,
+        ),
+        ("if torch.cuda.is_available:\n    print(1)", Safety.UNSAFE),
+        ("while wanted and not torch.cuda.is_available:\n    wait()", Safety.UNSAFE),
+        ("use_cuda = wanted and torch.cuda.is_available", Safety.UNSAFE),
+        ("use_cuda = torch.cuda.is_available and wanted", Safety.UNSAFE),
+        ("asked = wanted and torch.cuda.is_available\nasked()", None),
+        ("asked = wanted or torch.cuda.is_available", None),
+        ("ask(torch.cuda.is_available)", None),
+        ("if torch.distributed.is_available:\n    print(1)", None),
+        ("if torch.cuda.is_available():\n    print(1)", None),
+    ],
+)
+def test_a_question_that_is_not_asked_is_always_true(line: str, fix: Safety | None) -> None:
+    code = f"{HEAD}from here import wanted, wait, ask\nnet = nn.Linear(2, 2)\n{line}\n"
+    found = [one for one in devfix.check(source=code, settings=False).findings if "not called" in one.message]
+    assert [one.safety for one in found] == ([] if fix is None else [fix])
+    fixed = devfix.fix(source=code, settings=False, unsafe=True)
+    assert fixed.text.replace("is_available()", "is_available") == code.replace(
+        "is_available()", "is_available"
+    )
+    assert fixed.text.count("is_available()") == code.count("is_available()") + (fix is not None)
