@@ -2466,3 +2466,55 @@ def test_a_question_that_is_not_asked_is_always_true(line: str, fix: Safety | No
         "is_available()", "is_available"
     )
     assert fixed.text.count("is_available()") == code.count("is_available()") + (fix is not None)
+
+
+RUNNER = """
+from BASE
+class Run(Runner):
+    def predict_batch(self, batch):
+        batch = {k: v.to(self.engine.device) for k, v in batch.items()}
+        return self.model(batch)
+    def handle_batch(self, batch):
+        self.loss = self.criterion(self.model(batch), batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("catalyst.dl import Runner", False),
+        ("catalyst.dl import SupervisedRunner as Runner", False),
+        ("here import Runner", True),
+    ],
+)
+def test_a_runner_that_moves_its_batches_gives_them_where_they_belong(base: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(RUNNER.replace("BASE", base))) is told
+
+
+MINED = """
+from pytorch_metric_learning import losses, miners
+class Angular(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loss = MAKER
+    def forward(self, rows: torch.Tensor, others: torch.Tensor, labels, pairs):
+        mine = torch.tensor([labels[i] for i in pairs[0]])
+        theirs = torch.tensor([labels[i] for i in pairs[1]])
+        return self.loss(rows[pairs[0]], mine, ref_emb=others[pairs[1]], ref_labels=theirs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("maker", "told"),
+    [
+        ("losses.AngularLoss()", False),
+        ("losses.NTXentLoss(temperature=0.1)", False),
+        ("miners.MultiSimilarityMiner()", False),
+        ("nn.CrossEntropyLoss()", True),
+    ],
+)
+def test_a_loss_that_moves_its_labels_takes_them_from_anywhere(maker: str, told: bool) -> None:
+    code = MINED.replace("MAKER", maker)
+    if told:
+        code = code.replace(", ref_emb=others[pairs[1]], ref_labels=theirs", "")
+    assert bool(codemods(code)) is told
