@@ -2518,3 +2518,56 @@ def test_a_loss_that_moves_its_labels_takes_them_from_anywhere(maker: str, told:
     if told:
         code = code.replace(", ref_emb=others[pairs[1]], ref_labels=theirs", "")
     assert bool(codemods(code)) is told
+
+
+FOLLOWED = """
+class Learner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 2)
+        self.running, self.other = {}, {}
+        self.start()
+    def start(self):
+        for name, p in self.net.named_parameters():
+            zero = torch.zeros_like(p)
+            device = p.device
+            self.running[name] = zero.clone().to(device)
+            self.other[name] = zero.clone().to(device)
+    def update(self):
+        for name, p in self.net.named_parameters():
+            CALL
+            self.running[name] = 0.9 * p.grad.detach().pow(2) + self.running[name]
+    def follow(self, name, p):
+        device = p.device
+        def there(t):
+            return t.to(device) if t.device != device else t
+        STEPS
+learner = Learner().cuda()
+learner.net(torch.ones(3, 4).cuda()).sum().backward()
+learner.update()
+"""
+IF_THERE = """if name in self.KEPT:
+            self.KEPT[name] = there(self.KEPT[name])"""
+
+
+@pytest.mark.parametrize(
+    ("call", "steps", "told"),
+    [
+        ("self.follow(name, p)", IF_THERE.replace("KEPT", "running"), False),
+        ("self.follow(name, p)", IF_THERE.replace("KEPT", "other"), True),
+        ("self.follow(name, p)", "if self.net:\n            pass", True),
+        ("pass", IF_THERE.replace("KEPT", "running"), True),
+    ],
+)
+def test_a_method_that_moves_an_entry_if_there_is_one_has_moved_it(call: str, steps: str, told: bool) -> None:
+    code = FOLLOWED.replace("CALL", call).replace("STEPS", steps)
+    assert ("register-buffer" in codemods(code)) is told
+
+
+def test_a_method_that_is_called_too_often_to_be_followed_may_have_moved_an_entry() -> None:
+    often = "    def warm(self):\n        for name, p in self.net.named_parameters():\n"
+    often += "            self.follow(name, p)\n" * 14
+    code = FOLLOWED.replace("CALL", "self.follow(name, p)").replace(
+        "STEPS", IF_THERE.replace("KEPT", "running")
+    )
+    assert codemods(code.replace("    def update", f"{often}    def update")) == []
