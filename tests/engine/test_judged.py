@@ -2571,3 +2571,33 @@ def test_a_method_that_is_called_too_often_to_be_followed_may_have_moved_an_entr
         "STEPS", IF_THERE.replace("KEPT", "running")
     )
     assert codemods(code.replace("    def update", f"{often}    def update")) == []
+
+
+SAMPLES = """
+from torch.utils.data import DataLoader
+from here import put, Sample
+def padded(x):
+    return torch.cat([x, torch.ones(1, 4, device="cuda")])
+def train(rows):
+    device = torch.cuda.current_device()
+    net = nn.Linear(4, 2).to(device)
+    for sample in DataLoader(rows, collate_fn=Sample.of):
+        MOVE
+        net(padded(sample.x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [
+        ("sample.to_device(device)", False),
+        ("sample.send(torch.device('cuda'))", False),
+        ("sample.place(where=device)", False),
+        ("sample.to_device('cpu')", True),
+        ("sample.shuffle(3)", True),
+        ("moved = sample.to_device(device)", True),
+        ("put(3)", True),
+    ],
+)
+def test_an_object_of_a_loader_moves_what_it_holds_by_a_method_of_its_own(move: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(SAMPLES.replace("MOVE", move))) is told
