@@ -792,7 +792,11 @@ def other(layer, x: torch.Tensor):
         ('torch.autocast("cuda")', 0),
         ('torch.autocast(device_type="cuda", enabled=x.dtype != torch.float32)', 0),
         ("torch.cuda.amp.autocast(enabled=self.amp)", 0),
-        ("torch.cuda.amp.autocast(torch.cuda.is_available())", 0),
+        ('torch.autocast("cuda", dtype=x.dtype, enabled=x.dtype != torch.float32)', 0),
+        ('torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.amp)', 1),
+        ("torch.cuda.amp.autocast(self.amp, torch.float16)", 1),
+        ("torch.cuda.amp.autocast(self.amp)", 0),
+        ("torch.cuda.amp.autocast(torch.cuda.is_available())", 1),
         ("torch.cuda.amp.autocast(enabled=False)", 1),
         ('torch.autocast("cuda" if torch.cuda.is_available() else "cpu")', 1),
         ('torch.autocast("cuda:1")', 1),
@@ -803,3 +807,4 @@ def test_an_autocast_for_cuda_by_name_is_meant_unless_all_are_asked_for(context:
     code = NAMED.replace("CONTEXT", context)
     assert len(findings(code, NormalizeDeviceType())) == told
     assert len(findings(code)) == 1
+    assert len(findings(f"{code}\nOTHERS = ['mps', 'xpu']\n", NormalizeDeviceType())) == 1

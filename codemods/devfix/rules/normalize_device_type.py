@@ -160,7 +160,6 @@ _EXAMPLES = (
         _HARD.format("torch.cuda.amp.autocast(True, torch.bfloat16)"),
         _HARD.format("torch.autocast(x.device.type, enabled=True, dtype=torch.bfloat16)"),
         safety=Safety.UNSAFE,
-        options=(("all", "true"),),
     ),
     Example("a type is a type", _RIGHT),
     Example("CUDA only on purpose", _CUDA_ONLY),
@@ -189,10 +188,11 @@ class NormalizeDeviceType(Codemod):
     `functools.partial`. So does `enabled=False` for CUDA only, where another context of the file switches
     autocast on for other devices.
 
-    A literal type ("cuda", `torch.cuda.amp.autocast()`) is mostly meant: half precision on CUDA, and full precision
-    elsewhere. Only the option `all` makes it follow the data. Even then, a device that is
-    chosen by whether there is a GPU is no reason, nor is `torch.cuda.amp.autocast` by a flag in a file that scales
-    gradients.
+    A literal type ("cuda", `torch.cuda.amp.autocast()`) is mostly meant: the half precision of CUDA, and full
+    precision on the CPU. It is made to follow the data, too, if it is told a dtype, other than by `enabled=` of a
+    comparison; if `enabled=` asks for CUDA; if the file names other accelerators; or by the option `all`. Even then,
+    a device that is chosen by whether there is a GPU is no reason, nor is `torch.cuda.amp.autocast` by a flag in a
+    file that scales gradients.
 
     A device name that torch does not know (`torch.device("gpu:0")`, `.to("CUDA")`) becomes the right one.
 
@@ -217,7 +217,7 @@ class NormalizeDeviceType(Codemod):
     no longer used: other files may import the name from there.
 
     ## Options
-    - `all` (default false): also report autocast for CUDA by name, where the data can be on another device.
+    - `all` (default false): also report any other autocast for CUDA by name, where the data can be elsewhere.
     """
 
     all: bool = False
