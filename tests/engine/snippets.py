@@ -9,6 +9,7 @@ import pytest
 
 HEAD = "import torch\nfrom torch import nn\n"
 CHOSEN = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+AUTOCASTS: dict[str, dict[str, object]] = {"normalize-device-type": {"all": True}}
 
 
 @pytest.fixture(autouse=True)
@@ -17,5 +18,6 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def codemods(code: str) -> list[str]:
-    return [one.codemod for one in devfix.check(source=HEAD + code, settings=False).findings]
+def codemods(code: str, options: dict[str, dict[str, object]] | None = None) -> list[str]:
+    found = devfix.check(source=HEAD + code, settings=False, options=options).findings
+    return [one.codemod for one in found]

@@ -13,7 +13,7 @@ from programs import analysed, lines_of, marked
 def spoken(code: str, others: dict[str, str] | None = None) -> set[int]:
     """The lines of a program, counted from its first, that the checker has findings for."""
     analysis = analysed(code, others)
-    return lines_of(analysis, autocast.found(analysis))
+    return lines_of(analysis, autocast.found(analysis, by_name=True))
 
 
 FOUND = {

@@ -308,7 +308,7 @@ def test_marked_lines_are_found_and_others_silent(code: str) -> None:
     source = Source(HEAD + text)
     start = HEAD.count("\n")
     flow = analyse(source)
-    own = (NumpyOfDevice(), NormalizeDeviceType())
+    own = (NumpyOfDevice(), NormalizeDeviceType(all=True))
     found = [*besides(flow, CODEMODS, ()), *(finding for one in own for finding in one.check(flow))]
     assert {source.position(one.span.start)[0] - start for one in found} == wanted
 

@@ -885,7 +885,7 @@ class Runner(Base):
         with torch.cuda.amp.autocast(enabled=self.half):
             return self.model(x.to(self.device))
 """)
-    found = devfix.check(near, settings=False)
+    found = devfix.check(near, settings=False, options={"normalize-device-type": {"all": True}})
     assert not found.problems
     assert [one.codemod for one in found.findings] == ["normalize-device-type"] * len(found.findings) != []
 

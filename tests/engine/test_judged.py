@@ -8,7 +8,7 @@ from pathlib import Path
 import devfix
 import pytest
 from devfix.findings import Safety
-from snippets import CHOSEN, HEAD, alone, codemods  # noqa: F401
+from snippets import AUTOCASTS, CHOSEN, HEAD, alone, codemods  # noqa: F401
 
 REPLACED = """
 class Range(nn.Module):
@@ -1834,9 +1834,8 @@ class Net(pl.LightningModule):
 
 @pytest.mark.parametrize("given", ["images", "names"])
 def test_no_autocast_follows_a_part_of_a_batch_which_may_be_no_tensor(given: str) -> None:
-    fixed = devfix.fix(source=HEAD + PLACED_STEP.replace("GIVEN", given), settings=False, unsafe=True).files[
-        0
-    ]
+    code = HEAD + PLACED_STEP.replace("GIVEN", given)
+    fixed = devfix.fix(source=code, settings=False, unsafe=True, options=AUTOCASTS).files[0]
     assert fixed.after.count(b"device.type") == 1 and b"names.device" not in fixed.after
 
 
@@ -1949,7 +1948,7 @@ class Trainer:
     ("device", "told"), [('f"cuda:{rank}"', False), ('"cuda:{}".format(rank)', False), ("rank", True)]
 )
 def test_an_autocast_for_cuda_follows_a_gpu_by_its_number(device: str, told: bool) -> None:
-    assert ("normalize-device-type" in codemods(BY_RANK.replace("DEVICE", device))) is told
+    assert ("normalize-device-type" in codemods(BY_RANK.replace("DEVICE", device), AUTOCASTS)) is told
 
 
 ENTERED = """
@@ -1970,7 +1969,7 @@ def run(net, x, device):
 )
 def test_of_two_contexts_joined_by_and_the_last_one_is_entered(contexts: str, told: bool) -> None:
     code = ENTERED.replace("CONTEXTS", contexts)
-    assert ("normalize-device-type" in codemods(code)) is told
+    assert ("normalize-device-type" in codemods(code, AUTOCASTS)) is told
 
 
 BUILDING = """
@@ -2036,7 +2035,7 @@ def test_no_autocast_follows_data_where_the_program_needs_cuda(
     check: str, told: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "run.py").write_text(FOR_CUDA.replace("CHECK", check))
-    found = devfix.check(tmp_path, settings=False, cache=False).findings
+    found = devfix.check(tmp_path, settings=False, cache=False, options=AUTOCASTS).findings
     assert ("normalize-device-type" in {one.codemod for one in found}) is told
 
 
@@ -2539,3 +2538,171 @@ for x, y in DataLoader(rows, batch_size=4):
     print(model(x))
 """
     assert codemods(HEAD + CHOSEN + source).count("move-inputs") == told
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ('device = "cuda" if torch.cuda.is_available else "cpu"\nnet.to(device)', Safety.SAFE),
+        ('d = torch.device("cuda:0" if torch.cuda.is_available else "cpu")\nnet = net.to(d)', Safety.SAFE),
+        ('device = "cuda" if torch.cuda.is_available else "cpu"\ndef f(x):\n    x.to(device)', Safety.UNSAFE),
+        ('device = "cuda" if torch.cuda.is_available else "cpu"\nprint(device)', Safety.UNSAFE),
+        (
+            'device = torch.device(wanted if torch.cuda.is_available else "cpu")\nnet.to(device)',
+            Safety.UNSAFE,
+        ),
+        ("if torch.cuda.is_available:\n    print(1)", Safety.UNSAFE),
+        ("while wanted and not torch.cuda.is_available:\n    wait()", Safety.UNSAFE),
+        ("use_cuda = wanted and torch.cuda.is_available", Safety.UNSAFE),
+        ("use_cuda = torch.cuda.is_available and wanted", Safety.UNSAFE),
+        ("asked = wanted and torch.cuda.is_available\nasked()", None),
+        ("asked = wanted or torch.cuda.is_available", None),
+        ("ask(torch.cuda.is_available)", None),
+        ("if torch.distributed.is_available:\n    print(1)", None),
+        ("if torch.cuda.is_available():\n    print(1)", None),
+    ],
+)
+def test_a_question_that_is_not_asked_is_always_true(line: str, fix: Safety | None) -> None:
+    code = f"{HEAD}from here import wanted, wait, ask\nnet = nn.Linear(2, 2)\n{line}\n"
+    found = [one for one in devfix.check(source=code, settings=False).findings if "not called" in one.message]
+    assert [one.safety for one in found] == ([] if fix is None else [fix])
+    fixed = devfix.fix(source=code, settings=False, unsafe=True)
+    assert fixed.text.replace("is_available()", "is_available") == code.replace(
+        "is_available()", "is_available"
+    )
+    assert fixed.text.count("is_available()") == code.count("is_available()") + (fix is not None)
+
+
+RUNNER = """
+from BASE
+class Run(Runner):
+    def predict_batch(self, batch):
+        batch = {k: v.to(self.engine.device) for k, v in batch.items()}
+        return self.model(batch)
+    def handle_batch(self, batch):
+        self.loss = self.criterion(self.model(batch), batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("catalyst.dl import Runner", False),
+        ("catalyst.dl import SupervisedRunner as Runner", False),
+        ("here import Runner", True),
+    ],
+)
+def test_a_runner_that_moves_its_batches_gives_them_where_they_belong(base: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(RUNNER.replace("BASE", base))) is told
+
+
+MINED = """
+from pytorch_metric_learning import losses, miners
+class Angular(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loss = MAKER
+    def forward(self, rows: torch.Tensor, others: torch.Tensor, labels, pairs):
+        mine = torch.tensor([labels[i] for i in pairs[0]])
+        theirs = torch.tensor([labels[i] for i in pairs[1]])
+        return self.loss(rows[pairs[0]], mine, ref_emb=others[pairs[1]], ref_labels=theirs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("maker", "told"),
+    [
+        ("losses.AngularLoss()", False),
+        ("losses.NTXentLoss(temperature=0.1)", False),
+        ("miners.MultiSimilarityMiner()", False),
+        ("nn.CrossEntropyLoss()", True),
+    ],
+)
+def test_a_loss_that_moves_its_labels_takes_them_from_anywhere(maker: str, told: bool) -> None:
+    code = MINED.replace("MAKER", maker)
+    if told:
+        code = code.replace(", ref_emb=others[pairs[1]], ref_labels=theirs", "")
+    assert bool(codemods(code)) is told
+
+
+FOLLOWED = """
+class Learner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 2)
+        self.running, self.other = {}, {}
+        self.start()
+    def start(self):
+        for name, p in self.net.named_parameters():
+            zero = torch.zeros_like(p)
+            device = p.device
+            self.running[name] = zero.clone().to(device)
+            self.other[name] = zero.clone().to(device)
+    def update(self):
+        for name, p in self.net.named_parameters():
+            CALL
+            self.running[name] = 0.9 * p.grad.detach().pow(2) + self.running[name]
+    def follow(self, name, p):
+        device = p.device
+        def there(t):
+            return t.to(device) if t.device != device else t
+        STEPS
+learner = Learner().cuda()
+learner.net(torch.ones(3, 4).cuda()).sum().backward()
+learner.update()
+"""
+IF_THERE = """if name in self.KEPT:
+            self.KEPT[name] = there(self.KEPT[name])"""
+
+
+@pytest.mark.parametrize(
+    ("call", "steps", "told"),
+    [
+        ("self.follow(name, p)", IF_THERE.replace("KEPT", "running"), False),
+        ("self.follow(name, p)", IF_THERE.replace("KEPT", "other"), True),
+        ("self.follow(name, p)", "if self.net:\n            pass", True),
+        ("pass", IF_THERE.replace("KEPT", "running"), True),
+    ],
+)
+def test_a_method_that_moves_an_entry_if_there_is_one_has_moved_it(call: str, steps: str, told: bool) -> None:
+    code = FOLLOWED.replace("CALL", call).replace("STEPS", steps)
+    assert ("register-buffer" in codemods(code)) is told
+
+
+def test_a_method_that_is_called_too_often_to_be_followed_may_have_moved_an_entry() -> None:
+    often = "    def warm(self):\n        for name, p in self.net.named_parameters():\n"
+    often += "            self.follow(name, p)\n" * 14
+    code = FOLLOWED.replace("CALL", "self.follow(name, p)").replace(
+        "STEPS", IF_THERE.replace("KEPT", "running")
+    )
+    assert codemods(code.replace("    def update", f"{often}    def update")) == []
+
+
+SAMPLES = """
+from torch.utils.data import DataLoader
+from here import put, Sample
+def padded(x):
+    return torch.cat([x, torch.ones(1, 4, device="cuda")])
+def train(rows):
+    device = torch.cuda.current_device()
+    net = nn.Linear(4, 2).to(device)
+    for sample in DataLoader(rows, collate_fn=Sample.of):
+        MOVE
+        net(padded(sample.x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [
+        ("sample.to_device(device)", False),
+        ("sample.send(torch.device('cuda'))", False),
+        ("sample.place(where=device)", False),
+        ("sample.to_device('cpu')", True),
+        ("sample.shuffle(3)", True),
+        ("moved = sample.to_device(device)", True),
+        ("put(3)", True),
+    ],
+)
+def test_an_object_of_a_loader_moves_what_it_holds_by_a_method_of_its_own(move: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(SAMPLES.replace("MOVE", move))) is told

@@ -222,6 +222,63 @@ def test_a_helper_that_all_programs_import_sets_where_tensors_are_made(tmp_path:
     assert found(tmp_path, "net.py", codemods=["place-factory"]) == ["net.py:5 place-factory"] * others
 
 
+SETTING = """
+import torch
+
+
+def prepare(use_cuda):
+    if torch.cuda.is_available() and use_cuda:
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+
+
+def start(args):
+    prepare(args.cuda)
+
+
+def other(args):
+    print(args)
+"""
+NUMBERED = """
+import torch
+from setting import NAME
+
+
+class Solver:
+    def convert(self, found: torch.Tensor):
+        return torch.cat((found, torch.arange(0, found.shape[0])[:, None]), 1)
+
+    def run(self, net, loader, args):
+        for x in loader:
+            self.convert(net(x.cuda() if args.cuda else x))
+
+
+def main(net, loader, args):
+    NAME(args)
+    Solver().run(net, loader, args)
+"""
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("prepare", False), ("start", False), ("other", True)])
+def test_a_function_that_a_program_names_sets_where_tensors_are_made(
+    tmp_path: Path, name: str, is_told: bool
+) -> None:
+    files = {"setting.py": SETTING, "main.py": NUMBERED.replace("NAME", name), "pyproject.toml": ""}
+    write(tmp_path, files)
+    assert bool(found(tmp_path, "main.py", codemods=["place-factory"])) is is_told
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_what_loads_a_file_late_is_no_program_that_runs_it(tmp_path: Path, is_told: bool) -> None:
+    """A check of another file at its end imports something from the same package."""
+    net = "import torch\n\n\ndef shift(x: torch.Tensor):\n    return x + torch.arange(3)\n"
+    program = "from net import shift\nfrom setting import start\n\nstart(None)\nshift(read())\n"
+    late = "if __name__ == '__main__':\n    from net import shift\n"
+    other = late if not is_told else "from net import shift\n\nshift(read())\n"
+    files = {"setting.py": SETTING, "net.py": net, "main.py": program, "rows.py": other, "pyproject.toml": ""}
+    write(tmp_path, files)
+    assert bool(found(tmp_path, "net.py", codemods=["place-factory"])) is is_told
+
+
 @pytest.mark.parametrize(
     ("file", "name", "is_told"),
     [

@@ -13,11 +13,11 @@ from devfix.rewrite import apply, text_edits
 from devfix.rules.normalize_device_type import NormalizeDeviceType
 from devfix.text.source import Source
 
-RULE = NormalizeDeviceType()
+RULE = NormalizeDeviceType(all=True)
 
 
-def findings(text: str) -> list[Finding]:
-    return list(RULE.check(analyse(Source(text)))) if RULE.wants(text) else []
+def findings(text: str, rule: NormalizeDeviceType = RULE) -> list[Finding]:
+    return list(rule.check(analyse(Source(text)))) if rule.wants(text) else []
 
 
 def fixed(text: str, level: Safety = Safety.UNSAFE) -> str:
@@ -672,6 +672,9 @@ def test_case(case: Case) -> None:
 
 def test_examples() -> None:
     for example in RULE.examples:
+        if not example.options and example.after is None:
+            assert findings(example.before, NormalizeDeviceType()) == [], example.title
+            continue
         found = findings(example.before)
         if example.after is None:
             assert found == [], example.title
@@ -765,3 +768,43 @@ def test_half_precision_that_is_an_option_is_for_cuda(
     scaler: str, opens: str, enabled: str, told: int
 ) -> None:
     assert len(findings(HALF.format(scaler=scaler, opens=opens, enabled=enabled))) == told
+
+
+NAMED = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        with CONTEXT:
+            return self.layer(x)
+
+
+def other(layer, x: torch.Tensor):
+    with torch.autocast(x.device.type):
+        return layer(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("context", "told"),
+    [
+        ('torch.autocast("cuda")', 0),
+        ('torch.autocast(device_type="cuda", enabled=x.dtype != torch.float32)', 0),
+        ("torch.cuda.amp.autocast(enabled=self.amp)", 0),
+        ('torch.autocast("cuda", dtype=x.dtype, enabled=x.dtype != torch.float32)', 0),
+        ('torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.amp)', 1),
+        ("torch.cuda.amp.autocast(self.amp, torch.float16)", 1),
+        ("torch.cuda.amp.autocast(self.amp)", 0),
+        ("torch.cuda.amp.autocast(torch.cuda.is_available())", 1),
+        ("torch.cuda.amp.autocast(enabled=False)", 1),
+        ('torch.autocast("cuda" if torch.cuda.is_available() else "cpu")', 1),
+        ('torch.autocast("cuda:1")', 1),
+        ("torch.autocast(x.device)", 1),
+    ],
+)
+def test_an_autocast_for_cuda_by_name_is_meant_unless_all_are_asked_for(context: str, told: int) -> None:
+    code = NAMED.replace("CONTEXT", context)
+    assert len(findings(code, NormalizeDeviceType())) == told
+    assert len(findings(code)) == 1
+    assert len(findings(f"{code}\nOTHERS = ['mps', 'xpu']\n", NormalizeDeviceType())) == 1

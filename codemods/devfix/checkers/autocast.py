@@ -30,6 +30,7 @@ _FIXED = re.compile(
     r"\.cuda\(|cuda\.set_device\(|[\"']nccl[\"']|(?:\.to\(|device\s*=|torch\.device\()\s*[\"']cuda[:\d]*[\"'](?!\s+if\b)"
 )
 _FOLLOWING = re.compile(r"\.device\b|\bdevice\s*=(?!\s*[\"']cuda)|\.to\((?:self\.)?\w*device")
+_OTHERS = re.compile(r"[\"'](?:mps|xpu|hpu|npu)\b|torch\.accelerator\b")
 _OLD = ("enabled", "dtype", "cache_enabled")  # the parameters of a context that is for CUDA by its name
 
 
@@ -42,8 +43,11 @@ class Near(NamedTuple):
     moved: bool = False
 
 
-def found(analysis: Analysis, needs_cuda: bool = False) -> Iterator[Finding]:
-    """All that is wrong with the types that autocast is given; `needs_cuda`: there are no other data than CUDA's."""
+def found(analysis: Analysis, needs_cuda: bool = False, by_name: bool = False) -> Iterator[Finding]:
+    """All that is wrong with the types that autocast is given; `needs_cuda`: there are no other data than CUDA's.
+
+    A context for CUDA by name is off on the CPU, which is mostly meant: `by_name` asks for all of these, too.
+    """
     yield from device_types.found(analysis)
     yield from _without_device(analysis)
     seen: set[ast.AST] = set()
@@ -54,6 +58,8 @@ def found(analysis: Analysis, needs_cuda: bool = False) -> Iterator[Finding]:
             continue
         near = _near(one, node, analysis)
         if near is None or _is_of_cuda(near.place, analysis):
+            continue
+        if not by_name and _is_meant(one, node, analysis.file.source):
             continue
         told = _judged(one, node, near, analysis)
         if told is not None:
@@ -304,6 +310,18 @@ def _scales(source: Source) -> bool:
 def _is_for_others(one: Autocast) -> bool:
     """Is a context for other devices than CUDA, too?"""
     return not one.of_cuda and (one.device_type is None or one.device_type.const != "cuda")
+
+
+def _is_meant(one: Autocast, node: ast.Call, source: Source) -> bool:
+    """Is it for CUDA by name with what each device has as its half precision, or by what the data are like?
+
+    Not so where it asks the machine, is told a dtype, or stands in a file that knows other accelerators.
+    """
+    if _is_for_others(one) or one.is_for_machine or _is_off(one, source) or _OTHERS.search(source.text):
+        return False
+    positional = node.args[1:] if one.partial is not None else node.args
+    has_dtype = len(positional) > 1 or any(keyword.arg == "dtype" for keyword in node.keywords)
+    return not has_dtype or isinstance(one.enabled, ast.Compare)
 
 
 def _type_argument(one: Autocast, node: ast.Call) -> ast.expr | None:

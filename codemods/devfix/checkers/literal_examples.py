@@ -103,6 +103,18 @@ print(mix(rows, 0.5).sum().item() if rows.is_cuda else 15.0)
         safety=Safety.UNSAFE,
         options=(("declare", "cuda"),),
     ),
+    Example.changed(
+        "A choice that asks nothing: a function is always true",
+        """\
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available else "cpu")
+model = torch.nn.Linear(4, 2).to(device)
+print(tuple(model(torch.ones(3, 4, device=device)).shape))
+""",
+        ("is_available else", "is_available() else"),
+        raises_on_cpu="CUDA|NVIDIA",
+    ),
     Example(
         "Trap: a script that is meant for CUDA, and a choice of the user",
         """\

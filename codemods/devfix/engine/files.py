@@ -223,21 +223,19 @@ class Class:
         return [(name, method.name) for method in self.methods.values() for name in stored(method)]
 
 
-def stored(method: Function) -> Iterator[str]:
-    """The attributes of its first parameter that a method stores, or changes in place."""
+def stored(method: Function, *, items: bool = False) -> Iterator[str]:
+    """The attributes of its first parameter that a method stores, or changes in place; `items`: or an item of."""
     me = next(iter(method.positional), "")
     for node in method.nodes:
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
-                held = node.func.value
-                if isinstance(held, ast.Attribute) and _is(held.value, me):
-                    yield held.attr
-        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _is(node.value, me):
-            yield node.attr
-
-
-def _is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+        held = node.func if isinstance(node, ast.Call) else node
+        if held is not node and isinstance(held, ast.Attribute) and held.attr in _CHANGING:
+            held = held.value
+        elif isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            continue
+        elif items and isinstance(node, ast.Subscript):
+            held = node.value
+        if isinstance(held, ast.Attribute) and isinstance(held.value, ast.Name) and held.value.id == me:
+            yield held.attr
 
 
 class File:

@@ -150,7 +150,10 @@ OWNED_BASES = frozenset(
         "KerasModel",
     }
 )
-# Of these, the ones that are modules; the methods that get a batch where the module is.
+# Packages whose runners prepare model and loaders: `handle_batch` gets what is in place, `predict_batch` moves its own
+# (https://catalyst-team.github.io/catalyst/faq/inference.html, https://github.com/InterDigitalInc/CompressAI-Trainer).
+_RUNNING_PACKAGES = frozenset({"catalyst", "compressai_trainer"})
+# Of the bases, those that are modules; the methods that get a batch where the module is.
 OWNED_MODULES = frozenset({"LightningModule", "ComposerModel"})
 STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step"})
 # Hooks of a LightningModule that may run before it is moved: `setup`, `configure_*` and the loaders
@@ -176,6 +179,8 @@ def owns_models(name: str) -> bool:
 def owns_subclasses(base: str) -> bool:
     """Do methods of a class with this base, by its qualified name, find all in place?"""
     root, _, _ = base.partition(".")
+    if root in _RUNNING_PACKAGES and base.endswith("Runner"):
+        return True
     return base.rpartition(".")[2] in OWNED_BASES or (
         root in OWNING_PACKAGES and base.endswith(("Trainer", "Learner"))
     )

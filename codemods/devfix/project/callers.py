@@ -209,17 +209,49 @@ class Callers:
         return any(path.startswith(f"{folder}{os.sep}" if folder else "") for folder in folders)
 
     def default_is_other(self, path: str) -> bool:
-        """Does a file that makes another device than the CPU the default load this one, or all programs that do?"""
+        """Does a file that makes another device than the CPU the default load this one, or all programs that do?
+
+        A program has such a file, too, if it loads one and names what sets the default there.
+        """
         setters = {
             setter
             for setter in self.importing(DEFAULT)
             if setter != path and _OTHER_DEFAULT.search(self.project.files.text(setter))
         }
-        imports = self.project.imports
-        if any(path in imports.reach(setter) for setter in setters):
+        reach = self.project.imports.reach
+        if any(path in reach(setter) for setter in setters):
             return True
         programs = self.programs(path) if setters else []
-        return bool(programs) and not any(setters.isdisjoint(imports.reach(one)) for one in programs)
+        if setters and not self.project.imports.importers(path):
+            programs = [path]
+        programs = [one for one in programs if path in reach(one)] or programs
+        return bool(programs) and all(self._has_set(reach(one), setters) for one in programs)
+
+    def _has_set(self, loaded: list[str], setters: set[str]) -> bool:
+        """Does a program that loads those files set the default, as it loads one of them, or by a function?"""
+        for setter in setters.intersection(loaded):
+            names = self._setting(setter)
+            if names is None or setter == loaded[0]:
+                return True
+            word = re.compile(rf"\b(?:{'|'.join(sorted(names))})\b")
+            if any(word.search(self.project.files.text(one)) for one in loaded if one != setter):
+                return True
+        return False
+
+    def _setting(self, setter: str) -> set[str] | None:
+        """The functions of a file that set the default, also through others of it; None: it does so as it is loaded."""
+        source, names = self.project.files.source(setter), set[str]()
+        calls = [(dotted(call.func).rpartition(".")[2], call) for call in source.calls] if source else []
+        wanted, before = {one for one, _ in calls if one.startswith("set_default_")}, -1
+        while source is not None and len(names) > before:
+            before = len(names)
+            for name, call in calls:
+                if name in wanted | names:
+                    around = source.enclosing(call, *FUNCTIONS)
+                    if not isinstance(around, FUNCTIONS):
+                        return None
+                    names.add(around.name)
+        return names
 
     def programs(self, path: str, most: int = FILES) -> list[str]:
         """The files that import a file, in turn, and that no other file imports.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from devfix.checkers import unasked
 from devfix.checkers.literal_examples import EXAMPLES
 from devfix.checkers.literal_programs import Verdict
 from devfix.checkers.literals import verdicts
@@ -38,6 +39,7 @@ class HardCodedCuda(Codemod):
     - a table that a module's `__init__` makes by `self.table = make().cuda()` becomes a buffer; in
       `self.w = nn.Parameter(..).cuda()`, which is a plain tensor and no parameter, the move is dropped;
     - `def f(x, device="cuda")` whose `device` has to be that of `x` is reported without a fix;
+    - `torch.cuda.is_available` that is tested but not called, which is always true, is called;
     - `torch.device("cuda:1")` becomes `torch.device("cuda")` if the file names no other accelerator;
     - `device = "cuda"`, if a script asks for an accelerator nowhere else, becomes CUDA if there is any, else the
       CPU; likewise `"cuda:1"`, `torch.device(0)` and `"mps"`.
@@ -64,7 +66,8 @@ class HardCodedCuda(Codemod):
     raises there; and where the device in scope is `"cuda" if torch.cuda.is_available() else "cpu"`. All three
     require that the project shows a run that fails today: a program that chooses its device and needs CUDA
     nowhere else or, under `if x.is_cuda:`, a program whose tensors are on another GPU than the current one. Then
-    the fix only turns an error into a run.
+    the fix only turns an error into a run. So does a call of `torch.cuda.is_available` that decides between an
+    accelerator and the CPU, where the next statements move something to what it decides on.
 
     Unsafe for a device variable that its user may set to something else; where the operation is not on every
     path; where nothing else in the file asks for a device; for flags, and for devices chosen by what is
@@ -107,6 +110,7 @@ class HardCodedCuda(Codemod):
     def check(self, flow: Flow) -> Iterator[Finding]:
         for verdict in verdicts(flow, self.all, self.declare, self.module):
             yield self._report(flow, verdict)
+        yield from unasked.found(flow.facts())
 
     def check_recipe(self, recipe: Recipe) -> Iterator[Finding]:
         from devfix.recipes.devices import named_devices

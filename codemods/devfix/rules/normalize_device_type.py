@@ -153,6 +153,7 @@ _EXAMPLES = (
         _HARD.format('torch.autocast("cuda")'),
         _HARD.format("torch.autocast(x.device.type)"),
         safety=Safety.UNSAFE,
+        options=(("all", "true"),),
     ),
     Example(
         "torch.cuda.amp.autocast in a module for any device",
@@ -162,6 +163,7 @@ _EXAMPLES = (
     ),
     Example("a type is a type", _RIGHT),
     Example("CUDA only on purpose", _CUDA_ONLY),
+    Example("half precision on CUDA alone", _HARD.format('torch.autocast("cuda")')),
 )
 
 
@@ -179,14 +181,18 @@ class NormalizeDeviceType(Codemod):
     and `.replace(":0", "")`. `"cuda" in d`, where it selects the type, becomes
     `torch.device(d).type == "cuda"`.
 
-    A literal type ("cuda", `torch.cuda.amp.autocast()`) becomes that of the data, where the data's device
+    In a class with a `self.device`, a type that depends on whether there is a GPU
+    (`"cuda" if torch.cuda.is_available() else "cpu"`) becomes that of the data, where the data's device
     is available and the code otherwise runs on any device. devfix also looks for the data in the methods
     and functions that are called under autocast, which may be bound to a name or made by
-    `functools.partial`. In a class with a `self.device`, a type that depends on whether there is a GPU
-    (`"cuda" if torch.cuda.is_available() else "cpu"`) counts as literal too. `enabled=False` for CUDA only is
-    told where another context of the file switches autocast on for other devices. A device that is
-    chosen by whether there is a GPU is no reason, nor is `torch.cuda.amp.autocast` by a flag in a file that scales
-    gradients: both mean half precision on CUDA alone.
+    `functools.partial`. So does `enabled=False` for CUDA only, where another context of the file switches
+    autocast on for other devices.
+
+    A literal type ("cuda", `torch.cuda.amp.autocast()`) is mostly meant: the half precision of CUDA, and full
+    precision on the CPU. It is made to follow the data, too, if it is told a dtype, other than by `enabled=` of a
+    comparison; if `enabled=` asks for CUDA; if the file names other accelerators; or by the option `all`. Even then,
+    a device that is chosen by whether there is a GPU is no reason, nor is `torch.cuda.amp.autocast` by a flag in a
+    file that scales gradients.
 
     A device name that torch does not know (`torch.device("gpu:0")`, `.to("CUDA")`) becomes the right one.
 
@@ -198,8 +204,8 @@ class NormalizeDeviceType(Codemod):
     skip what they do for "cuda": checking for bfloat16, and switching off where there is no GPU.
     `device[-1]`, another way to get rid of the index, gives "0".
 
-    A literal "cuda" does nothing where the data is not on a CUDA device: on the CPU, on mps or on xpu the
-    code runs in full precision, with or without a warning.
+    A literal "cuda" does nothing where the data is not on a CUDA device, with or without a warning: on the CPU, on
+    mps or on xpu the code runs in full precision, and `enabled=False` switches nothing off.
 
     ## Fix safety
 
@@ -209,7 +215,12 @@ class NormalizeDeviceType(Codemod):
     differ in the last digits. There is no fix where autocast is a decorator, since a decorator runs
     before there is any data. An import such as `from torch.cuda.amp import autocast` stays even if it is
     no longer used: other files may import the name from there.
+
+    ## Options
+    - `all` (default false): also report any other autocast for CUDA by name, where the data can be elsewhere.
     """
+
+    all: bool = False
 
     id = "normalize-device-type"
     words = (("autocast", "Autocast", *(f"{mark}{name}" for name in WRONG_TYPES for mark in "'\"")),)
@@ -217,4 +228,4 @@ class NormalizeDeviceType(Codemod):
 
     def check(self, flow: Flow) -> Iterator[Finding]:
         analysis = flow.facts()
-        yield from found(analysis, bool(analysis.autocasts) and flow.project.needs_cuda() is True)
+        yield from found(analysis, bool(analysis.autocasts) and flow.project.needs_cuda() is True, self.all)

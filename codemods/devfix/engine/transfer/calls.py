@@ -320,7 +320,7 @@ class Calls(Lambdas):
         ):
             self.escape(arguments, function.name)
             if me is not None and me.ref is not None and function not in self.analysis.active:
-                for name in stored(function):  # by what is not followed
+                for name in stored(function, items=True):  # by what is not followed
                     self.state.set_attribute(me.ref, name, ANYTHING)
             return self.unknown(node).but(role=RECURSIVE if function in self.analysis.active else "")
         given = [*arguments[0], *arguments[1].values()]

@@ -9,7 +9,7 @@ from devfix.engine.places import NOWHERE, asks_for, conditions
 from devfix.engine.state import State, merge
 from devfix.engine.transfer.conditions import Test, emptied
 from devfix.engine.transfer.processes import Processes
-from devfix.engine.values import BATCH, LOADER, NUMBER, SEQUENCE, Value
+from devfix.engine.values import ANYTHING, BATCH, LOADER, MAPPING, NUMBER, SEQUENCE, Value
 
 
 class Loops(Processes):
@@ -19,7 +19,7 @@ class Loops(Processes):
             self.block(node.body if test.decided else node.orelse)
             self.skipped(node.orelse if test.decided else node.body)
             return
-        self._branches(test, node.body, node.orelse, emptied(node.test))
+        self._branches(test, node.body, node.orelse, emptied(node.test), _stored_in(node))
 
     def skipped(self, body: list[ast.stmt]) -> None:
         """What is not run, as far as is known."""
@@ -30,16 +30,20 @@ class Loops(Processes):
         body: list[ast.stmt],
         orelse: list[ast.stmt],
         emptied: tuple[str, bool] | None = None,
+        stored_in: ast.expr | None = None,
     ) -> None:
         state = self.state
         before = state.copy()
         held = before.names.get(emptied[0]) if emptied is not None else None
         self.assume(test.if_true, test.true_names)
         self.block(body)
+        stored = self.eval(stored_in) if stored_in is not None and not state.dead else ANYTHING
         then = state.aside()
         state.take(before)
         self.assume(test.if_false, test.false_names)
         self.block(orelse)
+        if stored_in is not None and stored.kind == MAPPING:
+            self.rebind(stored_in, stored)  # where it was not there, nobody reads it
         if state.dead:
             state.take(then)
         elif not then.dead:
@@ -138,6 +142,20 @@ class Loops(Processes):
             a, b = one.names.get(name), other.names.get(name)
             if a is not None and b is not None and a.kind == b.kind == SEQUENCE and a.rest and b.rest:
                 self.mixed(node, a.rest, b.rest, node)
+
+
+def _stored_in(node: ast.If) -> ast.expr | None:
+    """The mapping of `if key in kept: kept[key] = ...`, of which the other arm has no such entry."""
+    test = node.test
+    if node.orelse or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.In):
+        return None
+    entry = ast.dump(ast.Subscript(test.comparators[0], test.left, ast.Store()))
+    last = node.body[-1]
+    return (
+        test.comparators[0]
+        if isinstance(last, ast.Assign) and any(ast.dump(one) == entry for one in last.targets)
+        else None
+    )
 
 
 def _changed(before: State, after: State) -> bool:

@@ -343,7 +343,7 @@ class Methods(Moves):
             self.loaded[module.ref] = weights.place if weights is not None else given.place
 
     def _of_unknown(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
-        if base.role == "generator":
+        if base.role == "generator" or (base.kind == BATCH and self.moved_itself(node, base, arguments)):
             return base
         if _is_of_tensor(base.role, name):
             return self.tensor_method(node, base.but(kind=TENSOR, role=""), name, arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.events import MOVED
-from devfix.engine.evidence import may_be_moved_to
+from devfix.engine.evidence import may_be_moved_to, may_name_device
 from devfix.engine.facts import Drop
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -13,8 +13,10 @@ from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place
 from devfix.engine.transfer.library import Library
 from devfix.engine.values import (
     BATCH,
+    DEVICE,
     DROP,
     DTYPE,
+    INDEX,
     JOIN,
     LIBRARY,
     LOAD,
@@ -114,6 +116,18 @@ class Moves(Library):
         stays = any(one.on_host for one, _ in alternatives(place, self.state.path))
         origin = self.followed(arguments) if stays and made.kind in (TENSOR, BATCH) else ()
         return made.but(links=origin) if origin else made
+
+    def moved_itself(self, node: ast.Call, base: Value, arguments: Arguments) -> bool:
+        """`sample.send(device)`, whose result nobody wants: an object moves what it holds."""
+        if not isinstance(node.func, ast.Attribute) or getattr(self.statement, "value", None) is not node:
+            return False
+        for value, at in (
+            (*arguments[0], *arguments[1].values()) if isinstance(self.statement, ast.Expr) else ()
+        ):
+            if value.kind == DEVICE or value.role == INDEX or may_name_device(self.file.source.code(at)):
+                self.rebind(node.func.value, self.moved(base, self.target(value, node) or NOWHERE, node))
+                return True
+        return False
 
     def _also_moves(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> None:
         """What a module of a class with a `to` of its own moves besides what is registered."""
