@@ -44,7 +44,7 @@ _MOVES = re.compile(
 # A device that something is made on, other than one that was handed over; or an accelerator by name.
 _MAKES = re.compile(
     rb"[(,]\s*device\s*=\s*(?!None|[\"']cpu|device\b|torch\.device\([\"']cpu)|default_tensor_type\(|"
-    rb"(?:=|\(|\bif\b)[^#\n]*[\"'](?:cuda|mps|xpu)\b"
+    rb"(?:=|\(|\bif\b)[^#\n]{0,100}[\"'](?:cuda|mps|xpu)\b"
 )
 # A GPU that is insisted on is no choice.
 # What is said before, such as a line to a log, changes nothing.
