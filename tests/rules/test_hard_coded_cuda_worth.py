@@ -479,3 +479,9 @@ def test_several_files_without_a_choice_are_for_cuda(tmp_path: Path, other: str,
     files = {"pyproject.toml": "", "pads.py": INSISTS, "other.py": f"import torch\n{other}"}
     assert bool(levels(tmp_path, files)) is told
     assert levels(tmp_path / "alone", {"pyproject.toml": "", "pads.py": INSISTS})
+
+
+def test_the_one_choice_of_a_script_beside_others_that_have_none(tmp_path: Path) -> None:
+    script = "import argparse\nimport torch\n\n\ndef main(net):\n    device = 'cuda'\n    net.to(device)\n"
+    files = {"pyproject.toml": "", "pads.py": script, "other.py": "import torch\nx = x.cuda()\n"}
+    assert levels(tmp_path, files) == [Safety.UNSAFE]

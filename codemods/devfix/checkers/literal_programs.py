@@ -243,13 +243,13 @@ class Program:
             return False
         return chosen is False and project.runs_without_cuda(top, itself=True) is False
 
-    def needs_cuda(self, node: ast.AST) -> bool:
+    def needs_cuda(self, node: ast.AST, *, in_view: bool = False) -> bool:
         """Do the programs that get to a function need CUDA all the same, so that no fix there helps any?
 
-        So it is in view; or several files use torch, and none of them shows a choice.
+        So it is in view; or, unless that has to be, several files use torch, and none of them shows a choice.
         """
         project, top = self.flow.project, top_of(self.source, node)
-        settled = bool(top) and project.chooses() is False and project.is_one_of_several()
+        settled = not in_view and bool(top) and project.chooses() is False and project.is_one_of_several()
         if not (settled or project.is_in_view()) or (
             project.runs_chosen(top) is None and project.loads_by_name()
         ):

@@ -70,7 +70,7 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
     if len(places) != 1 or guard_of(source, places[0]).told is not Told.NOTHING:
         return
     (node,) = places
-    if program.needs_cuda(node) or program.flow.project.uses_cuda():
+    if program.needs_cuda(node, in_view=True) or program.flow.project.uses_cuda():
         return
     if any(program.raises(one) and one is not node for one in source.of_kind(ast.Call)):
         return
