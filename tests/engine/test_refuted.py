@@ -392,3 +392,11 @@ if __name__ == "__main__":
 
 def test_what_a_base_in_another_file_moves_is_moved(tmp_path: Path) -> None:
     assert told(tmp_path, "place-factory", base=BASE, task=TASK, run=RUN)
+
+
+def test_a_device_that_is_refused_is_told_where_nothing_is_moved(tmp_path: Path) -> None:
+    measure = (
+        "import torch\n\n\ndef ratio(x, device):\n    return x / torch.Tensor([1.0, 2.0], device=device)\n"
+    )
+    main = "import argparse\nfrom measure import ratio\n\nargs = argparse.ArgumentParser().parse_args()\n"
+    assert told(tmp_path, "place-factory", measure=measure, run=f"{main}print(ratio(args.x, args.device))\n")

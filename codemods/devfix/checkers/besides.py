@@ -66,7 +66,7 @@ def besides(flow: Flow, wanted: Collection[str], known: Collection[Finding]) -> 
                     if not is_reached(flow, around):
                         message = f"{finding.message}. The fix assumes that this runs on an accelerator"
                         finding = replace(finding, message=message, fix=replace(fix, safety=Safety.UNSAFE))
-                if not _is_idle(flow, finding):
+                if not _is_idle(flow, finding, refused=checker is refusals):
                     yield finding
         spoken |= told
     for finding, lines in flow.project.told(_in_program):
@@ -92,7 +92,7 @@ def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:
             yield finding
 
 
-def _is_idle(flow: Flow, finding: Finding) -> bool:
+def _is_idle(flow: Flow, finding: Finding, *, refused: bool = False) -> bool:
     """Is it in a class that nothing in view uses; or, without a safe fix, in a function, or where nothing is moved?"""
     function = _function_at(finding.span.start, flow.source)
     owner = flow.source.enclosing(function, ast.ClassDef) if function is not None else None
@@ -100,7 +100,7 @@ def _is_idle(flow: Flow, finding: Finding) -> bool:
         return True
     if finding.fix is not None and finding.fix.safety is Safety.SAFE:
         return False
-    if finding.codemod in _MOVED and is_left_alone(flow, function):
+    if finding.codemod in _MOVED and not refused and is_left_alone(flow, function):
         return True
     return function is not None and flow.project.is_uncalled(function.name)
 

@@ -49,8 +49,9 @@ class Moves(Library):
             return base.but(kind=TENSOR, role="")
         if not isinstance(text, str):
             return Value(TENSOR)
-        place = Place(LITERAL, "cuda") if ".cuda." in text else ON_CPU
-        return self.moved(base.but(kind=TENSOR, role=""), place, node)
+        if ".cuda." in text:
+            return base.but(kind=TENSOR, place=Place(LITERAL, "cuda"), role="")
+        return self.moved(base.but(kind=TENSOR, role=""), ON_CPU, node)
 
     # --- moves ---------------------------------------------------------------------------
 
