@@ -104,3 +104,24 @@ def test_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert "    assumed: `other` is what its uses suggest" in out
     assert "`device` is a device, chosen at run time" in out
+
+
+NET = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x * torch.ones(3)
+"""
+MAIN = "import torch\nfrom net import Net\n\nif __name__ == '__main__':\n    print(Net()(torch.ones(3)))\n"
+
+
+def test_what_no_program_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("net.py", NET), ("main.py", MAIN), ("pyproject.toml", "")):
+        (tmp_path / name).write_text(text)
+    assert "no finding: no program in view gets there" in said(tmp_path / "net.py", 7, capsys)
+    (tmp_path / "main.py").write_text(MAIN.replace("Net()(", "Net().cuda()("))
+    out = said(tmp_path / "net.py", 7, capsys)
+    assert "no finding" not in out and "line 7, place-factory:" in out

@@ -24,6 +24,7 @@ _LONGEST = 60  # characters of code
 _PLAIN = frozenset({"library", "text", "number", "unknown"})
 _ARTICLES = {"array": "an", "object": "an", "optimizer": "an"}
 _KINDS = {"owner": "framework's object"}
+_OTHERWISE = "no program in view gets there with anything on an accelerator, or a comment silences it"
 _LINKS = {
     "make": "made",
     "join": "or made",
@@ -69,6 +70,7 @@ def traced(path: str, at: int, cell: int = 0) -> Iterator[str]:
     others = outside(Around(), os.path.abspath(path), source) or Outside(None, path, source)
     known = not others.default_is_other()
     facts = watch(os.path.realpath(path), source, line, others.resolver(), known, others.calls)
+    facts.is_run = others.is_run
     head = "cell {1}:{2}".format(*places[line - 1]) if notebook else f"{line}"
     told: dict[tuple[str, ...], None] = {}
     for (_, column, _, _), values in sorted(facts.seen.items(), key=lambda one: (one[0][1], -one[0][3])):
@@ -148,5 +150,5 @@ def _verdict(mismatch: Mismatch, facts: Watched, *, reported: bool) -> Iterator[
     )
     why = why_silent(mismatch, facts)
     if not reported:
-        yield f"    no finding: {why}" if why else "    a finding"
+        yield f"    no finding: {why or _OTHERWISE}"
     yield from _assumed(mismatch.assumed)
