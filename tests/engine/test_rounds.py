@@ -54,6 +54,22 @@ FOUND = {
         if i == 0:
             x = x * total
     """,
+    "the counter of a loop around": """
+        table = torch.ones(3)  # <
+        for i in range(3):
+            for row in rows:
+                if i > 0:
+                    print(x * table)
+    """,
+    "the counter of a loop around, asked below the other loop": """
+        table = torch.ones(3)  # <
+        for i in range(3):
+            while rows:
+                print(i)
+            if not i:
+                continue
+            print(x * table)
+    """,
     "another number for a counter": """
         total = torch.ones(3)  # <
         for i in range(9):

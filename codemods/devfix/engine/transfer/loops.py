@@ -114,7 +114,8 @@ class Loops(Processes):
             start(turn)
             asked, self.counters.asked = self.counters.asked, False
             self.block(body)
-            again, self.counters.asked = self.counters.asked, asked
+            again = self.counters.asked  # perhaps of a loop around
+            self.counters.asked |= asked
             self.rounds -= turn
             ends = self.loops.pop()
             if not state.dead:
