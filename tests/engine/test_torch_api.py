@@ -26,7 +26,7 @@ NO_FACTORIES = {"normal"}
 SHARED_WITH_ARRAYS = {"argmax", "flatten", "item", "size", "squeeze", "transpose", "view"}
 TABLES = [
     "FACTORIES", "KEEP_DATA", "LEGACY", "LEGACY_CUDA", "BARE_MODULES", "WEIGHTED_LOSSES", "CONTAINERS", "PARAMETERS",
-    "MODULE_BASES",
+    "MODULE_BASES", "AVAILABLE",
 ]  # fmt: skip
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "torch.nn.Unflatten": (1, (1, 1)),

@@ -14,7 +14,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices, asks_for_kind, is_handed_name
 from devfix.engine.facts import Autocast, Term
 from devfix.engine.forms import OBJECT
-from devfix.engine.places import LITERAL, OF, VAR, Place
+from devfix.engine.places import ACCELERATORS, LITERAL, OF, VAR, Place
 from devfix.engine.transfer.conditions import CUDA_THERE
 from devfix.engine.values import CALLER, MODULE, Value
 from devfix.findings import Edit, Finding, ReplaceExpression, SetArgument, told
@@ -30,7 +30,8 @@ _FIXED = re.compile(
     r"\.cuda\(|cuda\.set_device\(|[\"']nccl[\"']|(?:\.to\(|device\s*=|torch\.device\()\s*[\"']cuda[:\d]*[\"'](?!\s+if\b)"
 )
 _FOLLOWING = re.compile(r"\.device\b|\bdevice\s*=(?!\s*[\"']cuda)|\.to\((?:self\.)?\w*device")
-_OTHERS = re.compile(r"[\"'](?:mps|xpu|hpu|npu)\b|torch\.accelerator\b")
+# What is for any accelerator, or for another one than CUDA.
+_OTHERS = re.compile(rf"[\"'](?:{'|'.join(sorted(ACCELERATORS - {'cuda'}))})\b|torch\.accelerator\b")
 _OLD = ("enabled", "dtype", "cache_enabled")  # the parameters of a context that is for CUDA by its name
 
 

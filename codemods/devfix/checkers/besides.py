@@ -93,7 +93,10 @@ def said(codemod: Codemod, flow: Flow) -> Iterator[Finding]:
 
 
 def _is_idle(flow: Flow, finding: Finding, *, refused: bool = False) -> bool:
-    """Is it in a class that nothing in view uses; or, without a safe fix, in a function, or where nothing is moved?"""
+    """Is it in a class that nothing in view uses? Or has it no safe fix, where nothing is called, or nothing is moved?
+
+    What torch refuses by its arguments (`refused`) has nothing to do with moves.
+    """
     function = _function_at(finding.span.start, flow.source)
     owner = flow.source.enclosing(function, ast.ClassDef) if function is not None else None
     if isinstance(owner, ast.ClassDef) and flow.project.is_unused(owner.name):

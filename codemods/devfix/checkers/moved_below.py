@@ -53,10 +53,8 @@ def _is_handed_on(file: File, function: ast.AST, names: set[str], line: int) -> 
     """Is one of these names given, below a line, to a function of the file that moves what it gets?"""
     source, owner = file.source, file.of_node.get(file.source.enclosing(function, ast.ClassDef) or function)
     for call in source.of_kind(ast.Call, function):
-        given = (
-            [one.id if isinstance(one, ast.Name) else "" for one in call.args] if call.lineno > line else []
-        )
-        if names.isdisjoint(given):
+        given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
+        if call.lineno <= line or names.isdisjoint(given):
             continue
         path = path_of(call.func)
         found = owner.methods.get(path.removeprefix("self.")) if isinstance(owner, Class) else None
@@ -105,12 +103,8 @@ def _moved(source: Source, function: ast.AST, anywhere: bool = False) -> dict[st
     for node in source.walk(function):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            alone = (
-                anywhere
-                or isinstance(source.parents.get(node), (ast.Expr, ast.Return))
-                or node.func.attr in _READS
-            )
-            if alone and _puts_elsewhere(source, node):
+            alone = isinstance(source.parents.get(node), (ast.Expr, ast.Return)) or node.func.attr in _READS
+            if (alone or anywhere) and _puts_elsewhere(source, node):
                 name = root_name(node.func.value)
                 found[name] = max(line, found.get(name, 0))
         elif isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) for one in node.targets):

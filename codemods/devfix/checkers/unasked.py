@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from devfix.engine.analysis import Analysis
 from devfix.engine.places import literal
 from devfix.findings import AppendCall, Finding, told
+from devfix.models.torch_api import AVAILABLE
 from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "hard-coded-cuda"
-_THERE = frozenset(
-    f"torch.{one}.is_available" for one in ("accelerator", "backends.mps", "cuda", "mps", "xpu")
-)
 _TESTS = (ast.If, ast.IfExp, ast.While, ast.Assert)
 _LATER = (*FUNCTIONS, ast.Lambda, ast.IfExp, ast.BoolOp, ast.comprehension)  # perhaps, or never
 
@@ -24,7 +22,7 @@ def found(analysis: Analysis) -> Iterator[Finding]:
     if not source.has("is_available"):
         return
     for node in (*source.of_kind(ast.Attribute), *source.of_kind(ast.Name)):
-        if source.qualified(node) in _THERE and _is_tested(node, source):
+        if source.qualified(node) in AVAILABLE and _is_tested(node, source):
             span, code, up = source.span(node), source.code(node), source.parents[node]
             message = f"`{code}` is a function, which is always true: it is not called"
             raises = isinstance(up, ast.IfExp) and _is_moved_to(up, analysis)
@@ -53,11 +51,8 @@ def _is_moved_to(choice: ast.IfExp, analysis: Analysis) -> bool:
     there, otherwise = choice.body, choice.orelse
     if not (isinstance(there, ast.Constant) and isinstance(otherwise, ast.Constant)):
         return False
-    place, names = (
-        literal(str(there.value)),
-        [one for one in ast.walk(statement) if isinstance(one, ast.Name)],
-    )
-    bound = [one.id for one in names if isinstance(one.ctx, ast.Store)]
+    names = (one for one in ast.walk(statement) if isinstance(one, ast.Name))
+    place, bound = literal(str(there.value)), [one.id for one in names if isinstance(one.ctx, ast.Store)]
     if place is None or place.on_host or otherwise.value != "cpu" or len(bound) != 1:
         return False
     scope = source.enclosing(statement, *FUNCTIONS) or source.tree

@@ -70,9 +70,8 @@ class Context:
         self.file = file
         self.classes: Classes
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
-        self.collated: set[tuple[object, str]] = (
-            set()
-        )  # parameters for which calls pass loaders of known parts
+        # The parameters for which calls pass loaders whose collate function is in view.
+        self.collated: set[tuple[object, str]] = set()
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
         self._uses: dict[Function, Uses] = {}
         self._evidence: dict[Function, dict[str, Evidence]] = {}

@@ -23,6 +23,10 @@ KEEP_DATA = frozenset({"torch.as_tensor", "torch.asarray"})
 # Constructors by dtype: always on the CPU.
 LEGACY = _of("legacy")
 LEGACY_CUDA = _of("cuda")
+# Tell whether an accelerator is there, once they are called.
+AVAILABLE = frozenset(
+    f"torch.{one}.is_available" for one in ("accelerator", "backends.mps", "cuda", "mps", "xpu")
+)
 # Names that only tensors have: using one tells that a value is a tensor. Not `backward`, which engines
 # and accelerators have: `booster.backward(loss, optimizer)`.
 TENSOR_ONLY = frozenset(

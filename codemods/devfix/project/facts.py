@@ -119,10 +119,7 @@ class Facts:
             return False
         if path in insisting or self._reaches(path, only):
             return True
-        for users in (
-            self.project.imports.importers(path),
-            callers.programs(path),
-        ):  # which come with CUDA, too
+        for users in (self.project.imports.importers(path), callers.programs(path)):  # with CUDA, too
             users = [one for one in users if not _TESTS.search(one)]
             if users and all(one in insisting or self._reaches(one, only) for one in users):
                 return True

@@ -45,7 +45,7 @@ class Imports:
     def taken(self, path: str, other: str) -> set[bytes] | None:
         """The names of another file that a file imports by themselves; None if it imports the file, or all of it."""
         names = [given for one, given, _ in self._imports(path) if one == other]
-        return None if not all(names) else {given[0].encode() for given in names}
+        return {given[0].encode() for given in names} if names and all(names) else None
 
     @depends.kept
     def _imports(self, path: str) -> list[tuple[str, tuple[str, ...], bool]]:

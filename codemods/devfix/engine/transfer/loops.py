@@ -14,6 +14,7 @@ from devfix.engine.values import ANYTHING, BATCH, LOADER, MAPPING, NUMBER, SEQUE
 
 class Loops(Processes):
     def branch(self, node: ast.If) -> None:
+        """An `if`: the arm that is taken, or both."""
         test = self.test(node.test)
         if test.decided is not None:
             self.block(node.body if test.decided else node.orelse)
@@ -58,6 +59,7 @@ class Loops(Processes):
             state.take(merge(*(both[::-1] if test.is_negative else both), test.condition))
 
     def each(self, node: ast.For) -> None:
+        """A `for` loop."""
         iterated = self.eval(node.iter)
         if iterated.kind == LOADER or iterated.kind == BATCH:
             inner = self.iterate(iterated, node)
@@ -81,6 +83,7 @@ class Loops(Processes):
                 self.state.names[name] = value.but(place=NOWHERE)
 
     def repeat(self, node: ast.While) -> None:
+        """A `while` loop."""
         test = self.test(node.test)
         if test.decided is False:
             return
@@ -152,11 +155,8 @@ def _stored_in(node: ast.If) -> ast.expr | None:
         return None
     entry = ast.dump(ast.Subscript(test.comparators[0], test.left, ast.Store()))
     last = node.body[-1]
-    return (
-        test.comparators[0]
-        if isinstance(last, ast.Assign) and any(ast.dump(one) == entry for one in last.targets)
-        else None
-    )
+    fills = isinstance(last, ast.Assign) and any(ast.dump(one) == entry for one in last.targets)
+    return test.comparators[0] if fills else None
 
 
 def _changed(before: State, after: State) -> bool:

@@ -262,9 +262,8 @@ class Modules(Holders):
                 made = self.call_value(node, function, (list(items), {}))
         finally:
             self.quiet -= 1
-        return (
-            made if made is not None and made.kind == SEQUENCE and made.rest is None and made.items else None
-        )
+        told_apart = made is not None and made.kind == SEQUENCE and made.rest is None and bool(made.items)
+        return made if told_apart else None
 
     def copied(self, value: Value, node: ast.AST) -> Value:
         """`copy.deepcopy(x)`: what is a module gets a cell of its own."""

@@ -120,11 +120,10 @@ class Moves(Library):
 
     def moved_itself(self, node: ast.Call, base: Value, arguments: Arguments) -> bool:
         """`sample.send(device)`, whose result nobody wants: an object moves what it holds."""
-        if not isinstance(node.func, ast.Attribute) or getattr(self.statement, "value", None) is not node:
+        alone = isinstance(self.statement, ast.Expr) and self.statement.value is node
+        if not alone or not isinstance(node.func, ast.Attribute):
             return False
-        for value, at in (
-            (*arguments[0], *arguments[1].values()) if isinstance(self.statement, ast.Expr) else ()
-        ):
+        for value, at in (*arguments[0], *arguments[1].values()):
             if value.kind == DEVICE or value.role == INDEX or may_name_device(self.file.source.code(at)):
                 self.rebind(node.func.value, self.moved(base, self.target(value, node) or NOWHERE, node))
                 return True

@@ -77,7 +77,7 @@ class Protocols(Histories):
         place = AT_DEFAULT if loader.place.kind == "unknown" else loader.place
         made = Value(BATCH, place, rank=1, links=links, assumed=loader.assumed)
         if loader.like is not None and loader.like.items is not None:
-            return Value(SEQUENCE, items=tuple([_collated(one, made) for one in loader.like.items]))
+            return Value(SEQUENCE, items=tuple([_as_part(one, made) for one in loader.like.items]))
         return made if loader.role != "pairs" else Value(SEQUENCE, items=(made, ANYTHING))
 
     def _part(self, value: Value) -> Value:
@@ -128,7 +128,7 @@ class Protocols(Histories):
         return self.special(at, value, "__getitem__", [(A_NUMBER, index)])
 
 
-def _collated(part: Value, batch: Value) -> Value:
+def _as_part(part: Value, batch: Value) -> Value:
     """A part of a batch, as a collate function makes it: a list has no device, and what is unknown may be a tensor."""
     if part.kind == TENSOR and not part.place.on_device:
         return batch.but(kind=TENSOR, rank=part.rank, assumed=part.assumed)
