@@ -347,10 +347,10 @@ FOUND = {
     "averages of parameters that were copied to the CPU": """
         def average(model, rounds):
             model.to(device)
-            kept = {n: p.data.clone().cpu() for n, p in model.named_parameters()}  # <
+            kept = {n: p.data.clone().cpu() for n, p in model.named_parameters()}
             for _ in range(rounds):
                 for n, p in model.named_parameters():
-                    kept[n] = 0.9 * kept[n] + 0.1 * p.data
+                    kept[n] = 0.9 * kept[n] + 0.1 * p.data  # <
     """,
     "clusters, as tensors": """
         from sklearn.cluster import KMeans
@@ -415,24 +415,24 @@ FOUND = {
             model = model.to(device)
             for x, y in loader:
                 x, y = x.to(device), y.to(device)
-                _, pred = model(x).cpu().max(1)  # <
-                print((pred == y).sum().item())
+                _, pred = model(x).cpu().max(1)
+                print((pred == y).sum().item())  # <
     """,
     "what is sorted on the CPU, beside labels that a caller passes": """
         def hits(model, x, labels):
             model = model.to(device)
             labels = labels.to(device)
-            order = model(x.to(device)).sort(1)[1].cpu()  # <
-            return (order[:, 0] == labels).sum()
+            order = model(x.to(device)).sort(1)[1].cpu()
+            return (order[:, 0] == labels).sum()  # <
     """,
     "a running mean of parameters that was made on the CPU": """
         class Average:
             def __init__(self, model, decay):
                 self.model, self.decay = model, decay
-                self.kept = {n: p.data.clone().cpu() for n, p in model.named_parameters()}  # <
+                self.kept = {n: p.data.clone().cpu() for n, p in model.named_parameters()}
             def update(self):
                 for n, p in self.model.named_parameters():
-                    self.kept[n] = self.decay * self.kept[n] + (1 - self.decay) * p.data
+                    self.kept[n] = self.decay * self.kept[n] + (1 - self.decay) * p.data  # <
     """,
     "a weight for each class, which labels pick": """
         class Focal(nn.Module):

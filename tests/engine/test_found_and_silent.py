@@ -22,7 +22,7 @@ FOUND = {
         import random
         class Memory:
             def __init__(self, n):
-                self.gains = torch.zeros(n)  # <
+                self.gains = torch.zeros(n)
             def sample(self):
                 return self.gains[random.choices(range(9), k=3)]
         class Agent:
@@ -32,7 +32,7 @@ FOUND = {
                 self.memory = Memory(9)
             def learn(self, x):
                 values = self.net(x.to(self.device))
-                return self.memory.sample() - values.max(dim=1).values
+                return self.memory.sample() - values.max(dim=1).values  # <
     """,
     "a factory in a forward": """
         class Shift(nn.Module):
@@ -54,10 +54,10 @@ FOUND = {
     """,
     "a helper makes it": """
         def steps(n):
-            return torch.arange(n)  # <
+            return torch.arange(n)
         class Shift(nn.Module):
             def forward(self, x):
-                return x + steps(3)
+                return x + steps(3)  # <
     """,
     "through a dict": """
         class Shift(nn.Module):
@@ -607,7 +607,7 @@ x = {made}
 print(torch.mm(x, Net()(x)))
 """
     assert spoken(program) == set()
-    assert spoken(program.replace("        " + asked, "        pass")) == {10}
+    assert spoken(program.replace("        " + asked, "        pass")) == {10 if "device" in made else 12}
 
 
 def test_only_what_is_asked_about_is_beside_it() -> None:

@@ -213,8 +213,8 @@ FOUND = {
     "what a constructor is given in view, beside what it makes": """
         class Result:
             def __init__(self, images, boxes):
-                sizes = [torch.tensor([one.shape[1], one.shape[0]]) for one in images]  # <
-                self.parts = [b / s for b, s in zip(boxes, sizes)]
+                sizes = [torch.tensor([one.shape[1], one.shape[0]]) for one in images]
+                self.parts = [b / s for b, s in zip(boxes, sizes)]  # <
         def predict(model, images, x):
             place = next(model.parameters()).device
             return Result(images, [b for b in model(x.to(place))])

@@ -60,13 +60,13 @@ FOUND = {
     """,
     "a helper's result beside another one": """
         def full(n):
-            return torch.arange(n).repeat(2, 1)  # <
+            return torch.arange(n).repeat(2, 1)
         def edges(points: torch.Tensor, kind):
             if kind == "full":
                 found = full(points.shape[0])
             else:
                 found = torch.cdist(points, points).argsort(1)
-            return found
+            return found  # <
     """,
     "a loss for an empty batch": """
         def loss(x, targets):
@@ -296,3 +296,20 @@ class Scale(nn.Module):
 def test_silent(name: str, tmp_path: Path) -> None:
     code, _ = marked(SILENT[name])
     assert _told(code, tmp_path) == set()
+
+
+def test_what_is_moved_where_it_is_used_is_shown_there(tmp_path: Path) -> None:
+    code = """\
+class Shift(nn.Module):
+    def forward(self, x):
+        return x + steps(3)
+
+
+def steps(n):
+    return torch.arange(n)
+"""
+    (tmp_path / "main.py").write_text(HEAD + code)
+    above = HEAD.count("\n")
+    (one,) = devfix.check(tmp_path, cache=False).findings
+    assert (one.line - above, one.fix) == (3, "move it to `x.device`")
+    assert one.message.startswith(f"`torch.arange(n)` (line {7 + above}) is on the CPU; ")

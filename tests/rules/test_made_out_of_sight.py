@@ -148,7 +148,7 @@ TOLD: dict[str, tuple[Codemod, str, list[int]]] = {
         ModuleNeverMoved(),
         "def make():\n    return nn.Sequential(nn.Linear(2, 2))\n\n\n"
         "one, two = make(), make()\none.to(device)\ntwo(x.to(device))\n",
-        [2],
+        [5],
     ),
     "wrapped only where there are several": (
         MoveInputs(),

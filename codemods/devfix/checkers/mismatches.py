@@ -32,7 +32,7 @@ from devfix.engine.values import (
     History,
     Link,
 )
-from devfix.findings import Edit, Finding, Related, told
+from devfix.findings import AppendCall, Edit, EnsureImport, Finding, Related, Span, told
 from devfix.models.loader import models
 from devfix.repair.buffers import as_buffer, is_safe_buffer
 from devfix.repair.candidates import (
@@ -43,6 +43,7 @@ from devfix.repair.candidates import (
     of_a_literal,
 )
 from devfix.repair.modules import is_safe_move, moved
+from devfix.text.source import Source
 
 FACTORIES = "place-factory"
 CODEMODS = (
@@ -201,9 +202,9 @@ def _finding(
     if not any(link.file is analysis.file for link in mismatch.stray.links):
         edits = ()  # it is repaired in the other file
     link = _stored_in_module(mismatch, analysis) if codemod == "register-buffer" else None
-    message = message_of(
-        codemod, at, link.name.removesuffix("[]") if link is not None else "", mismatch, analysis
-    )
+    moved_at = _moved_elsewhere(at, edits, source)
+    stored = link.name.removesuffix("[]") if link is not None else ""
+    message = message_of(codemod, at, stored, mismatch, analysis, is_elsewhere=moved_at is not None)
     made = codemod == FACTORIES and title.startswith("make")
     safe = bool(edits) and made and any(is_safe(one, edits, analysis) for one in every)
     registers = link is not None and title.startswith("register")
@@ -217,10 +218,26 @@ def _finding(
         unless = assumptions(mismatch, before or ("it should move with the module" if registers else ""))
     here = mismatch.file is analysis.file
     word = "run" if codemod == "module-never-moved" else "used"
-    related = (Related(source.span(mismatch.node), f"it is {word} here"),) if here else ()
+    word = "returned" if mismatch.operation == "the result" else word
+    used = (Related(source.span(mismatch.node), f"it is {word} here"),) if here else ()
+    made_here = (Related(source.span(at), "it is made here"),)
     if beside is not None:
-        at, related = beside, (Related(source.span(at), "it is made here"),)
-    return told(codemod, source.span(at), message, title, edits, related, unless)
+        return told(codemod, source.span(beside), message, title, edits, made_here, unless)
+    if moved_at is not None:
+        related = used if at is mismatch.node else made_here
+        return told(codemod, moved_at, message, title, edits, related, unless)
+    return told(codemod, source.span(at), message, title, edits, used, unless)
+
+
+def _moved_elsewhere(at: ast.AST, edits: tuple[Edit, ...], source: Source) -> Span | None:
+    """The one expression that a fix moves, if it is on other lines than `at`: there the finding is shown."""
+    changes = [edit for edit in edits if not isinstance(edit, EnsureImport)]
+    if len(changes) != 1 or not isinstance(changes[0], AppendCall):
+        return None
+    made, moved_at = source.span(at), changes[0].expression
+    first, last = sorted((made, moved_at))
+    apart = source.position(first.end)[0] < source.position(last.start)[0]
+    return moved_at if apart else None
 
 
 def _fix(

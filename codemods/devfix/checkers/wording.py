@@ -59,9 +59,16 @@ _SILENT = ("the container", "the assignment")  # nothing fails there yet
 _LONGEST = 40  # characters of code that a sentence takes in its stride
 
 
-def message_of(codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analysis: Analysis) -> str:
-    """What is wrong: the value at `at`, or what a module has `stored`, and the operation that needs it elsewhere."""
-    told = shown(analysis.file.source, at)
+def message_of(
+    codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analysis: Analysis, *, is_elsewhere: bool
+) -> str:
+    """What is wrong: the value at `at`, or what a module has `stored`, and the operation that needs it elsewhere.
+
+    The line of `at` is told if the finding `is_elsewhere`.
+    """
+    source = analysis.file.source
+    code = shown(source, at)
+    told = f"{code} (line {source.position(source.span(at).start)[0]})" if is_elsewhere else code
     is_module = codemod == "module-never-moved"
     if codemod == "hard-coded-cuda":
         what = f"the device of {told} is hard-coded"
@@ -73,7 +80,7 @@ def message_of(codemod: str, at: ast.AST, stored: str, mismatch: Mismatch, analy
         what = f"the module {told} is on the CPU"
     else:
         what = f"{told} is on the CPU"
-    return f"{what}; {use_of(mismatch, analysis, told, is_module=is_module)}"
+    return f"{what}; {use_of(mismatch, analysis, code, is_module=is_module)}"
 
 
 def shown(source: Source, node: ast.AST) -> str:
