@@ -78,6 +78,13 @@ HOST = {
             size = torch.empty(1)  # <
             dist.broadcast(size, 0)
     """,
+    "moved where a flag says so": """
+        def share(flag, device):
+            x = torch.ones(4)  # <
+            if flag:
+                x = x.to(device)
+            dist.all_reduce(x)
+    """,
 }
 
 HOST_SILENT = {
@@ -155,6 +162,20 @@ HOST_SILENT = {
             else:
                 dist.init_process_group("gloo")
                 dist.all_reduce(torch.ones(3))
+    """,
+    "moved where there is an accelerator": """
+        def share(device):
+            x = torch.ones(4)
+            if torch.cuda.is_available():
+                x = x.to(device)
+            dist.all_reduce(x)
+    """,
+    "moved by a helper, where there is an accelerator": """
+        def moved(x, device):
+            return x if not torch.cuda.is_available() else x.to(device)
+        def share(device):
+            x = moved(torch.ones(4), device)
+            dist.all_reduce(x)
     """,
     "not known": """
         def main(backend):

@@ -14,8 +14,7 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import about_devices, asks_for_kind, is_handed_name
 from devfix.engine.facts import Autocast, Term
 from devfix.engine.forms import OBJECT
-from devfix.engine.places import ACCELERATORS, LITERAL, OF, VAR, Place
-from devfix.engine.transfer.conditions import CUDA_THERE
+from devfix.engine.places import ACCELERATORS, CUDA_THERE, LITERAL, OF, VAR, Place
 from devfix.engine.values import CALLER, MODULE, Value
 from devfix.findings import Edit, Finding, ReplaceExpression, SetArgument, told
 from devfix.models import frameworks

@@ -31,6 +31,9 @@ _HOST = frozenset({DEFAULT, CPU})
 _DEVICE = frozenset({LITERAL, VAR, OF})
 _PARTS = frozenset({"element", "item", "attribute"})
 MAX_ALTERNATIVES = 4
+CUDA_THERE = "torch.cuda.is_available()"
+# What asks the machine alone.
+OF_MACHINE = (CUDA_THERE, "torch.accelerator.is_available()")
 
 
 class Place(NamedTuple):

@@ -10,7 +10,7 @@ from devfix.documents import DocumentError, document_of, read_bytes
 from devfix.engine.analysis import Analysis
 from devfix.engine.files import File
 from devfix.engine.named import Named, is_choice, names_cuda
-from devfix.engine.transfer.conditions import OF_MACHINE
+from devfix.engine.places import OF_MACHINE
 from devfix.findings import DeleteStatement, Edit, Elsewhere, EnsureImport, InsertStatement, ReplaceExpression
 from devfix.repair.legacy import DTYPES, is_data, is_size
 from devfix.text.bindings import function_around

@@ -8,8 +8,8 @@ from devfix.engine import evidence, form_evidence
 from devfix.engine.facts import Autocast, DeviceUse
 from devfix.engine.files import Function
 from devfix.engine.frame import Arguments, Frame, Partial
-from devfix.engine.places import BY_LOADER, LITERAL, OF, OWNED, VAR, Place, alternatives
-from devfix.engine.transfer.conditions import CUDA_THERE, Conditions
+from devfix.engine.places import BY_LOADER, CUDA_THERE, LITERAL, OF, OWNED, VAR, Place, alternatives
+from devfix.engine.transfer.conditions import Conditions
 from devfix.engine.values import ANYTHING, BATCH, MODULE, MOVE, TENSOR, UNKNOWN, Value
 from devfix.models.loader import Row
 

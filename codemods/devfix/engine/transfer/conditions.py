@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from devfix.engine.evidence import IS_TENSOR
 from devfix.engine.files import Class
-from devfix.engine.places import CPU, LITERAL, ON_CPU, Condition, on_cuda
+from devfix.engine.places import CPU, LITERAL, OF_MACHINE, ON_CPU, Condition, on_cuda
 from devfix.engine.state import either
 from devfix.engine.transfer.devices import Devices
 from devfix.engine.values import (
@@ -31,9 +31,6 @@ from devfix.engine.values import (
 )
 from devfix.models import torch_api
 
-CUDA_THERE = "torch.cuda.is_available()"
-# What asks the machine alone.
-OF_MACHINE = (CUDA_THERE, "torch.accelerator.is_available()")
 _TRUE_KINDS = frozenset({MODULE, FUNCTION, CLASS, LOADER, OBJECT, DEVICE})
 _SOMETHING = frozenset({MODULE, TENSOR, BATCH, DEVICE, FUNCTION, CLASS, LOADER, NUMBER, TEXT, OBJECT, ARRAY})
 

@@ -10,10 +10,9 @@ from devfix.engine.files import Function
 from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
 from devfix.engine.frame import Lambda
 from devfix.engine.joins import join, sequence
-from devfix.engine.places import APART, OF, ON_CPU, VAR, Place, choose, literal, relate
+from devfix.engine.places import APART, OF, OF_MACHINE, ON_CPU, VAR, Place, choose, literal, relate
 from devfix.engine.state import either, merge
 from devfix.engine.transfer.attributes import Attributes
-from devfix.engine.transfer.conditions import OF_MACHINE
 from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.values import (
     A_NUMBER,

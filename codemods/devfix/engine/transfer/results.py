@@ -20,6 +20,7 @@ from devfix.engine.places import (
     DIFFERENT,
     FIXED,
     LITERAL,
+    OF_MACHINE,
     VAR,
     Path,
     Place,
@@ -230,8 +231,9 @@ class Results(Requirements):
 
     def sent(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """A collective is given a tensor that is on a device on one path, and on the CPU on another."""
-        path = self.state.path
-        places = [place for place, _ in alternatives(self.where(value), path)]
+        found = alternatives(self.where(value), self.state.path)
+        # Who has no accelerator has no backend that works on accelerators only.
+        places = [place for place, path in found if not any((one, False) in path for one in OF_MACHINE)]
         stray = next((place for place in places if place.kind == DEFAULT), None)
         anchor = next((place for place in places if place.on_device and place.kind != LITERAL), None)
         size = value.like.like if value.like is not None else None
