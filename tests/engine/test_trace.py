@@ -125,3 +125,59 @@ def test_what_no_program_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "main.py").write_text(MAIN.replace("Net()(", "Net().cuda()("))
     out = said(tmp_path / "net.py", 7, capsys)
     assert "no finding" not in out and "line 7, place-factory:" in out
+
+
+CHOSEN = """\
+from torch import nn
+
+
+class Net(nn.Module):
+    cuda_is_used = True
+
+    def __init__(self, args):
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+        if self.cuda_is_used:
+            self.inner.cuda()
+
+    def observe(self, x):
+        return self.inner(x)
+"""
+TEST = """\
+import torch
+from net import Net
+
+
+class Args:
+    pass
+
+
+def test_shape():
+    args = Args()
+    {}
+    assert Net(args).observe(torch.ones(2, 3)).shape == (2, 3)
+"""
+CPU = "the program names no accelerator: all of it is on the CPU"
+
+
+@pytest.mark.parametrize(
+    ("file", "switch", "is_on_cpu"),
+    [
+        ("test_net.py", "args.cuda = False", True),
+        ("test_net.py", "args.more = dict(use_cuda=False)", True),
+        ("test_net.py", "args.no_cuda = True", True),
+        ("test_net.py", "args.device = 'cpu'", True),
+        ("test_net.py", "args.width = 3", True),
+        ("test_net.py", "args.cuda = True", False),
+        ("test_net.py", "args.cuda = False or torch.cuda.is_available()", False),
+        ("run_net.py", "args.cuda = False", False),
+    ],
+)
+def test_a_test_that_switches_cuda_off_is_on_the_cpu(
+    file: str, switch: str, is_on_cpu: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("net.py", CHOSEN), (file, TEST.format(switch)), ("pyproject.toml", "")):
+        (tmp_path / name).write_text(text)
+    out = said(tmp_path / file, 12, capsys)
+    assert "net.py, line 14 combines a value from line 12 (on the CPU, torch's default)" in out
+    assert (f"no finding: {CPU}" in out) is is_on_cpu

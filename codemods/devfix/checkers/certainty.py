@@ -28,6 +28,7 @@ from devfix.engine.evidence import (
     about_devices,
     is_cpu_program,
     is_module_name,
+    is_of_pytest,
     prepares_data,
     prepares_inputs,
 )
@@ -72,10 +73,10 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     """The reason for which nothing is said of a mismatch; an empty string if it is told."""
     kinds = {one.kind for one in mismatch.assumed}
     of_caller = mismatch.anchor_place.kind in (OF, OWNED)
-    if mismatch.anchor_place.kind not in (VAR, LITERAL) and is_cpu_program(
-        analysis.file.source, analysis.file.path, mismatch.node
-    ):
-        return "the program names no device: all of it is on the CPU"
+    source, path = analysis.file.source, analysis.file.path
+    moved = mismatch.anchor_place.kind in (VAR, LITERAL)  # by another file then, and not where that is tested
+    if (not moved or is_of_pytest(path)) and is_cpu_program(source, path, mismatch.node):
+        return "the program names no accelerator: all of it is on the CPU"
     if is_of_some_paths(mismatch, analysis):
         return "it is made in another file, and on the CPU on some paths only"
     refuted = is_refuted(mismatch.anchor_place, analysis) or is_left_on_host(mismatch, analysis)
@@ -119,7 +120,6 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the other value is on the device of something unknown"
     if mismatch.relation == FIXED:
         return _why_not_literal(mismatch, LIBRARY_CALL in kinds, analysis)
-    source = analysis.file.source
     running = [*mismatch.running, (mismatch.file, mismatch.node)]
     if any(is_caught(source, one) for file, one in running if file is analysis.file):
         return "the error is expected, or handled"

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ast
+
     from devfix.engine.facts import Mismatch
+    from devfix.engine.files import File
     from devfix.engine.places import Place
     from devfix.engine.trace import Watched
     from devfix.engine.values import Assumptions, History
@@ -116,9 +119,7 @@ def _where(place: Place) -> str:
 
 def _history(links: History, facts: Watched) -> Iterator[str]:
     for link in links:
-        at = f"line {getattr(link.node, 'lineno', 0)}"
-        if link.file is not facts.file:
-            at = f"{os.path.relpath(link.file.path)}, {at}"
+        at = _line(link.node, link.file, facts)
         name = link.name.rpartition(".")[2]
         yield f"    {_LINKS.get(link.kind, link.kind)}{f' ({name})' if name else ''}: {at}"
 
@@ -130,10 +131,16 @@ def _assumed(assumed: Assumptions) -> Iterator[str]:
         yield f"    assumed: {words}"
 
 
+def _line(node: ast.AST, file: File, facts: Watched) -> str:
+    """ "line 3", after the name of its file where that is another one."""
+    line = f"line {getattr(node, 'lineno', 0)}"
+    return line if file is facts.file else f"{os.path.relpath(file.path)}, {line}"
+
+
 def _lines(mismatch: Mismatch, facts: Watched) -> set[int]:
-    """The lines of a mismatch, and of where the value on the wrong device comes from."""
-    links = mismatch.stray.links
-    nodes = [mismatch.node, *(link.node for link in links if link.file is facts.file)]
+    """The lines of a mismatch in the file, and of where the value on the wrong device comes from."""
+    steps = [(mismatch.node, mismatch.file), *((link.node, link.file) for link in mismatch.stray.links)]
+    nodes = [node for node, file in steps if file is facts.file]
     first = ((getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) or 0) for node in nodes)
     return {line for start, end in first for line in range(start, end + 1)}
 
@@ -142,10 +149,11 @@ def _verdict(mismatch: Mismatch, facts: Watched, *, reported: bool) -> Iterator[
     from devfix.checkers.certainty import why_silent
 
     named = mismatch.operation.startswith("the ")  # "the comparison"
-    made = getattr(mismatch.stray.links[0].node, "lineno", 0)
-    at = getattr(mismatch.node, "lineno", 0)
+    first = mismatch.stray.links[0]
+    made, at = _line(first.node, first.file, facts), _line(mismatch.node, mismatch.file, facts)
+    where = "on" if mismatch.file is facts.file else "in"
     yield (
-        f"{mismatch.operation if named else f'`{mismatch.operation}`'} on line {at} combines a value from line {made} "
+        f"{mismatch.operation if named else f'`{mismatch.operation}`'} {where} {at} combines a value from {made} "
         f"({_where(mismatch.stray_place)}) with another one ({_where(mismatch.anchor_place)})"
     )
     why = why_silent(mismatch, facts)

@@ -22,6 +22,9 @@ _DEVICE_WORD = re.compile(
     re.IGNORECASE,
 )
 _CHOOSES_CPU = re.compile(r"\bdevice\s*=\s*(?:torch\.device\()?[\"']cpu[\"']")
+_SWITCHED_OFF = re.compile(
+    r"\b(?:use_?)?(?:cuda|gpu)[\"']?\s*[:=]\s*False\b|\bno_?(?:cuda|gpu)[\"']?\s*[:=]\s*True\b"
+)
 _ACCELERATOR_WORD = re.compile(r"cuda|accelerat|\b(?:xpu|mps|npu|hpu)\b", re.IGNORECASE)
 # A condition on how many there are: more than one, or as many as something else says.
 _SEVERAL = re.compile(r"> ?[1-9]|>= ?[2-9]|== ?[1-9]|count\(\) ?[>=]=? ?[a-z]")
@@ -175,8 +178,8 @@ def is_of_pytest(path: str) -> bool:
 def is_cpu_program(source: Source, path: str, at: ast.AST | None = None) -> bool:
     """Is it a program, a notebook or a file of tests that names no device? All that it makes is on the CPU.
 
-    Tests may also choose the CPU by name, and no accelerator. What `at` is in has to be run by the program: others may
-    use the definitions that it does not.
+    Tests may also choose the CPU by name, or by a switch, and no accelerator. What `at` is in has to be run by the
+    program: others may use the definitions that it does not.
     """
     if is_of_pytest(path):
         return _names_no_device(source) or _chooses_cpu(source)
@@ -226,8 +229,8 @@ def _names_no_device(source: Source) -> bool:
 
 @remembered
 def _chooses_cpu(source: Source) -> bool:
-    text = _COMMENT.sub("", source.text)
-    return _CHOOSES_CPU.search(text) is not None and not _ACCELERATOR_WORD.search(text)
+    text, switches = _SWITCHED_OFF.subn("", _COMMENT.sub("", source.text))
+    return (switches > 0 or _CHOOSES_CPU.search(text) is not None) and not _ACCELERATOR_WORD.search(text)
 
 
 @remembered
