@@ -270,6 +270,15 @@ OTHER = {
     "moves all it has": "\n    def to(self, device):\n        for k, v in vars(self).items():\n            move(v)\n"
     "        return super().to(device)\n",
     "moves in a way of its own": "\n    def to(self, device):\n        return moved(self, device)\n",
+    "of a base, by the old super": "\n    def to(self, device):\n        self.pe = self.pe.to(device)\n"
+    "        return super(Net, self).to(device)\n",
+    "registers all tensors": "\n    def __setattr__(self, name, value):\n        if torch.is_tensor(value):\n"
+    "            self.register_buffer(name, value)\n        else:\n            super().__setattr__(name, value)\n",
+    "registers all tensors, by the old super": "\n    def __setattr__(self, name, value):\n"
+    "        if torch.is_tensor(value):\n            self._buffers[name] = value\n        else:\n"
+    "            super(Net, self).__setattr__(name, value)\n",
+    "moves all it has, by the old super": "\n    def _apply(self, fn):\n        for k in dir(self):\n"
+    "            move(k, fn)\n        return super(Net, self)._apply(fn)\n",
     "a property": "\n    @property\n    def pe(self):\n        return 1\n",
     "moved from outside": "\n\ndef prepare(net):\n    net.pe = net.pe.cuda()\n",
     "default device": "\n\ntorch.set_default_device('cuda')\n",
@@ -282,10 +291,11 @@ def test_other_ways_to_move_it(name: str) -> None:
     assert findings(RULE, program("self.pe = torch.ones(4)", after=OTHER[name])) == []
 
 
+@pytest.mark.parametrize("base", ["super()", "super(Net, self)"])
 @pytest.mark.parametrize("name", ["to", "cuda", "_apply"])
-def test_a_move_of_its_own_that_leaves_it_to_the_base(name: str) -> None:
+def test_a_move_of_its_own_that_leaves_it_to_the_base(name: str, base: str) -> None:
     after = (
-        f"\n    def {name}(self, given):\n        self.told = given\n        return super().{name}(given)\n"
+        f"\n    def {name}(self, given):\n        self.told = given\n        return {base}.{name}(given)\n"
     )
     assert fixed(RULE, program("self.pe = torch.ones(4)", after=after)) == program(
         BUFFER.format("torch.ones(4)"), after=after

@@ -18,8 +18,8 @@ _OWN_WAYS = frozenset(
         "named_parameters", "named_modules", "children", "named_children", "register_buffer",
     }
 )  # fmt: skip
-# In such a method: it may reach every attribute.
-_ANYTHING = re.compile(r"vars\(|getattr\(|setattr\(|dir\(")
+# In such a method: it may reach, or register, every attribute.
+_ANYTHING = re.compile(r"vars\(|getattr\(|setattr\(|dir\(|register_\w+\(|_buffers\b")
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,6 @@ def has_own_way(owner: Class, name: str) -> bool:
             return True
         for method in _OWN_WAYS & one.methods.keys():
             text = one.file.source.code(one.methods[method].node)
-            if "super()" not in text or _ANYTHING.search(text) or re.search(rf"\b{name}\b", text):
+            if "super(" not in text or _ANYTHING.search(text) or re.search(rf"\b{name}\b", text):
                 return True
     return False
