@@ -324,13 +324,18 @@ def without_accelerator(condition: object, holds: bool) -> bool:
     return holds is (_NO_NUMBER.search(low) is not None)
 
 
+def is_named_for_host(name: str) -> bool:
+    """Does a name suggest that what a function out of sight gives is on the CPU?"""
+    return _TO_HOST.search(name) is not None
+
+
 def may_bring_to_host(path: str, source: Source) -> bool:
     """May what is called out of sight give something on the CPU? Modules that the file sets up, and imports, do not.
 
     Its name may suggest so; of an object that the file does not move, train or load nothing is known.
     """
     base, _, last = path.rpartition(".")
-    if _TO_HOST.search(last):
+    if is_named_for_host(last):
         return True
     if path.partition(".")[0] in source.imports:
         return last[:1].isupper()

@@ -115,7 +115,10 @@ class ModuleRuns(Attributions):
             for part in chained:
                 value = self.call_value(node, part, ([(value, at)], {}))
             return value
-        operands = [one for value, at in (*values, *keywords.values()) for one in self.tensors(value, at)]
+        every = [*values, *keywords.values()]
+        if module.role in ("loss", "weighted"):  # a loss of torch takes nothing but tensors
+            every = [(self.as_tensor(value), at) for value, at in every]
+        operands = [one for value, at in every for one in self.tensors(value, at)]
         operands = [one for one in operands if one[0].kind != MODULE]
         if module.ref in parts.set_up and not place.on_host:
             # What else it is given need be no tensor.

@@ -13,6 +13,7 @@ from devfix.engine.evidence import (
     is_device_name,
     is_loader_name,
     is_loss_name,
+    is_named_for_host,
     prepares_inputs,
     runs_module,
     runs_what_it_is_given,
@@ -25,6 +26,7 @@ from devfix.engine.places import (
     AT,
     AT_DEFAULT,
     BY_OWNER,
+    CHOICE,
     CPU,
     DIFFERENT,
     LITERAL,
@@ -32,6 +34,7 @@ from devfix.engine.places import (
     OF,
     VAR,
     Place,
+    alternatives,
 )
 from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.transfer.modules import Modules
@@ -181,7 +184,10 @@ class OutOfSight(Modules):
         together = len(places) == 1 or not any(one.on_host or one.kind == LITERAL for one in places)
         # Of several that callers choose, all are where the first is.
         place = next((one for one in places if one.on_device), NOWHERE) if together else NOWHERE
-        if not place.on_device or place.kind == LITERAL:
+        if len(places) == 1 and places[0].kind == CHOICE and not is_named_for_host(name):
+            if any(one.on_device for one, _ in alternatives(places[0])):
+                place = places[0]  # on one path they are moved
+        if place == NOWHERE or place.kind == LITERAL:
             return self.analysis.named.derived(self, self.unknown(node), given)
         path = self.file.source.code(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else name
         assumed = frozenset({Assumption(LIBRARY_CALL, f"{path}()")}).union(*[one.assumed for one in given])

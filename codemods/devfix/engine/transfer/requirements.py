@@ -321,7 +321,7 @@ class Requirements(Frame):
         """A value where tensors stand: what was moved is one; if `surely`, so is whatever has a place."""
         if value.kind == UNKNOWN and value.role == "host" and value.place.on_host and surely:
             return value.but(kind=TENSOR)
-        if value.kind != UNKNOWN or not value.place.on_device:
+        if value.kind != UNKNOWN or not (value.place.on_device or value.role == "given"):
             return value
         moved = value.role in ("moved", "given", "cast")
         return value.but(kind=TENSOR, role="") if moved or surely else value
