@@ -396,3 +396,66 @@ def test_a_list_of_modules_that_callers_pass(keeps: str, callers: str) -> None:
 )
 def test_what_callers_pass_and_is_left_alone(callers: str, forward: str) -> None:
     assert findings(RULE, given("given", callers, forward)) == []
+
+
+OPTIMIZED = """\
+import torch
+import pytorch_lightning as pl
+from torch import nn
+from zoo import CoderBlock
+
+
+class Gan(pl.LightningModule):
+    def __init__(self, n, frozen):
+        super().__init__()
+        self.nets = [CoderBlock(n), CoderBlock(2 * n)]
+        if frozen:
+            self.nets[0].requires_grad_(False)
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.nets[1].parameters())
+
+    def training_step(self, batch, index):
+        def run(x, i):
+            net = self.nets[i]
+            return net(x)
+
+        return run(batch["x"], 1).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("nets", "critics"),
+        ("[CoderBlock(n), CoderBlock(2 * n)]", "[CoderBlock(i) for i in range(n)]"),
+        ("self.nets[0].requires_grad_(False)", "self.nets[0].eval()"),
+        ("self.nets[1].parameters()", "[p for net in self.nets for p in net.parameters()]"),
+        ("if frozen:\n            self.nets[0].requires_grad_(False)", "self.frozen = frozen"),
+        ("pl.LightningModule", "pl.LightningModule, Mixin"),
+    ],
+)
+def test_a_framework_moves_only_what_is_registered(old: str, new: str) -> None:
+    """Whoever trains the parts one by one has not moved them: a framework moves the whole, and does not see them."""
+    text = OPTIMIZED.replace(old, new)
+    made = next(line.split(" = ")[1] for line in text.split("\n") if "[CoderBlock(" in line)
+    assert text != OPTIMIZED
+    assert fixed(RULE, text) == text.replace(made, f"nn.ModuleList({made})")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("pl.LightningModule", "nn.Module"),  # who trains the parts may move them, too
+        ("return net(x)", "net.to(x.device)\n            return net(x)"),
+        ("net = self.nets[i]", "net = self.nets[i].to(x.device)"),
+        ("(self.nets[1].parameters())", "(chain(self.parameters(), self.nets[1].parameters()))"),
+        ("[CoderBlock(n), CoderBlock(2 * n)]", "nn.ModuleList([CoderBlock(n), CoderBlock(2 * n)])"),
+        ("return net(x)", "return x"),
+        ("[CoderBlock(n), CoderBlock(2 * n)]", "[Transform(n), Transform(2 * n)]"),
+    ],
+)
+def test_parts_that_may_be_moved_one_by_one(old: str, new: str) -> None:
+    text = OPTIMIZED.replace(old, new)
+    assert text != OPTIMIZED
+    assert findings(RULE, text) == []

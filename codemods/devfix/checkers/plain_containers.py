@@ -28,6 +28,8 @@ _HANDLING = frozenset(
         "state_dict", "load_state_dict", "zero_grad", "requires_grad_", "step",
     }
 )  # fmt: skip
+# Of what programs keep in lists, only modules have them.
+_OF_MODULES = frozenset({"parameters", "named_parameters"})
 _MOVES = frozenset({"to", "cuda", "cpu"})
 _RUNS = ("__call__", "forward")
 _PLAIN = re.compile(r"(?:typing\.|Optional\[)*(?:list|tuple|sequence|iterable)\b", re.IGNORECASE)
@@ -253,17 +255,29 @@ def _run(owner: Class, name: str, analysis: Analysis, *, sure: bool) -> tuple[as
 
 def _run_by(owner: Class, done: Uses, analysis: Analysis, *, sure: bool) -> tuple[ast.AST, Method] | None:
     source, runs = analysis.file.source, list[tuple[ast.AST, Method]]()
+    handling = _MOVES if _is_moved_by_a_framework(owner, analysis) else _HANDLING
+    sure = sure or not _OF_MODULES.isdisjoint(done)
     for what, nodes in done.items():
         for node in nodes:
             method = source.enclosing(node, ast.FunctionDef)
             if not isinstance(method, ast.FunctionDef) or method.name in only_building(owner):
                 continue
-            if what in _HANDLING or _moves_inputs(node):
+            if what in handling or _moves_inputs(node):
                 return None
             ran = what in _RUNS or (sure and what not in module_attributes())
             if ran and (sure or method.name == "forward"):
                 runs.append((node, method))
     return min(runs, key=lambda one: source.span(one[0]).start, default=None)
+
+
+def _is_moved_by_a_framework(owner: Class, analysis: Analysis) -> bool:
+    """Does a framework move what is registered, so that only a move of its own brings the rest along?
+
+    Where the class counts its own parameters as well, it may have those of the container besides.
+    """
+    every = (node for one in owner.lineage for method in one.methods.values() for node in method.nodes)
+    counts = any(of_self(one) in _OF_MODULES for one in every if isinstance(one, ast.Attribute))
+    return analysis.class_kind(owner) == "owned" and not counts
 
 
 def _moves_inputs(node: ast.AST) -> bool:
