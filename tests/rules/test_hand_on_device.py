@@ -67,6 +67,55 @@ CHANGED = {
         "    return x.to(device)\n",
         "move(y, device=device)",
     ),
+    "calls itself, with a device that may be None": (
+        "def move(x, device=None):\n    if isinstance(x, torch.Tensor):\n        return x.to(device)\n"
+        "    parts = tuple(move(y) for y in x)\n    return parts\n",
+        "move(y, device=device)",
+    ),
+    "calls itself for the values of a dict": (
+        "def put(d, *, device=None):\n    if torch.is_tensor(d):\n        return d.to(device=device)\n"
+        "    if isinstance(d, dict):\n        return {k: put(v) for k, v in d.items()}\n    return d\n",
+        "put(v, device=device)",
+    ),
+    "calls itself in a loop": (
+        "def put(d, dev=None):\n    if hasattr(d, 'to'):\n        return d.to(dev)\n    done = []\n"
+        "    for one in d:\n        done.append(put(one))\n    return done\n",
+        "put(one, dev=dev)",
+    ),
+    "calls itself by map": (
+        "def put(d, device=None):\n    if isinstance(d, list):\n        return list(map(lambda v: put(v, device), d))\n"
+        "    elif isinstance(d, tuple):\n        return tuple([put(v) for v in d])\n    return d.to(device)\n",
+        "put(v, device=device)",
+    ),
+    "a method calls itself": (
+        "class Mover:\n    def put(self, x, device=None):\n        if torch.is_tensor(x):\n            return x.to(device)\n"
+        "        return [self.put(y) for y in x]\n",
+        "self.put(y, device=device)",
+    ),
+    "a device that nobody reads": (
+        _NONE + "def mask(n, device=None):\n    return ones(n).cumsum(0)\n",
+        "ones(n, device=device)",
+    ),
+    "a device that nobody reads, though it has to be given": (
+        _ONES + "def mask(n, device):\n    steps = ones(n)\n    return steps - 1\n",
+        "ones(n, device=device)",
+    ),
+    "a part, of a device that nobody reads": (
+        "class Design:\n    def __init__(self, n, device=None):\n        self.device = device\n"
+        "        self.n = torch.zeros(n, device=device)\n\n\nclass Filter(torch.nn.Module):\n"
+        "    def __init__(self, n, device=None):\n        super().__init__()\n        self.design = Design(n)\n",
+        "Design(n, device=device)",
+    ),
+    "a base, of a device that nobody reads": (
+        "class A:\n    def __init__(self, n, device='cpu'):\n        self.x = torch.ones(n).to(device)\n\n\n"
+        "class B(A):\n    def __init__(self, n, device='cpu'):\n        super().__init__(n)\n        self.k = 3\n",
+        "super().__init__(n, device=device)",
+    ),
+    "a method, of a device that nobody reads": (
+        "class A:\n    def ones(self, n, *, device=None):\n        return torch.ones(n, device=device)\n"
+        "    def steps(self, n, device=None):\n        return {'steps': self.ones(n)}\n",
+        "self.ones(n, device=device)",
+    ),
     "a method of the same name": (
         "class Batch:\n    def to_torch(self, dtype=None, device='cpu'):\n        for v in vars(self).values():\n"
         "            if isinstance(v, Batch):\n                v.to_torch()\n            else:\n"
@@ -87,7 +136,8 @@ CHANGED = {
 
 # Another device is meant, or it does not matter.
 SILENT = {
-    "it is combined with nothing of another device": _ONES + "def f(n, device):\n    return ones(n)\n",
+    "it is combined with nothing of another device": _ONES
+    + "def f(n, device):\n    return ones(n), torch.zeros(n, device=device)\n",
     "it is combined with what is on the CPU": _NONE
     + "def f(n, device):\n    x = torch.zeros(n)\n    x += ones(n)\n    return x.to(device)\n",
     "it is copied": _ONES + "def f(n, x, device):\n    return x.to(device) * ones(n).to(x.device)\n",
@@ -110,7 +160,7 @@ SILENT = {
     "    return torch.ones(3, device=device)\n\n\ndef f(x, device):\n    return ones(x)\n",
     "it does not read it": "def ones(n, device='cpu'):\n    return n\n\n\ndef f(n, device):\n    return ones(n)\n",
     "the same device": _CUDA + "def f(n):\n    device = 'cuda'\n    return ones(n)\n",
-    "the CPU by name": _ONES.replace("ones(n, ", "load_ones(n, ") + "def f(n, device):\n    return load_ones(n)\n",
+    "the CPU by name": _ONES.replace("ones(n, ", "load_ones(n, ") + "def f(n, device):\n    return load_ones(n), device\n",
     "where there is no GPU": _CUDA + "def f(n, device):\n    if device == 'cuda':\n        return ones(n)\n",
     "after an error": _ONES + "def f(n, device):\n    try:\n        return ones(n, device)\n"
     "    except RuntimeError:\n        return ones(n)\n",
@@ -128,6 +178,19 @@ SILENT = {
     "a number": "def seed(n, device):\n    return torch.randint(0, n, (1,)).item()\n",
     "no object to take it from": "class A:\n    def __init__(self, n, device='cuda'):\n        self.device = device\n"
     "    @staticmethod\n    def make(n):\n        return A(n)\n",
+    "calls itself for what is on the device of its input": "def put(d, device=None):\n    device = d[0].device\n"
+    "    return [put(v) for v in d] if len(d) else torch.ones(3, device=device)\n",
+    "calls itself, and moves the result": "def make(n, device=None):\n    if n > 3:\n        x = make(n - 1)\n"
+    "        return x.to(device)\n    return torch.ones(n, device=device)\n",
+    "nobody reads the device, and another one is the default": _ONES
+    + "def mask(n, device='cuda'):\n    return ones(n).cumsum(0)\n",
+    "nobody reads the device, as it says": _NONE + "def mask(n, device=None):\n    del device\n    return ones(n)\n",
+    "nobody reads the device of either": "def ones(n, device=None):\n    return n * 2\n\n\n"
+    "def mask(n, device=None):\n    return ones(n)\n",
+    "nobody reads the device, and the result is moved": _NONE
+    + "class A:\n    def mask(self, n, device=None):\n        x = ones(n)\n        return x.to(self.device)\n",
+    "nobody reads the device, which several calls take": _NONE
+    + "def mask(n, device=None):\n    return ones(n), ones(2 * n)\n",
     "data for workers": _ONES + "class D(torch.utils.data.Dataset):\n    def __getitem__(self, i, device=0):\n"
     "        return ones(i)\n",
 }  # fmt: skip

@@ -73,6 +73,10 @@ def _wanted(one: LeftOut, analysis: Analysis) -> tuple[str, str]:
     source, function = analysis.file.source, one.callee
     if _is_excused(one, analysis):
         return "", ""
+    if one.caller is not None and _is_unread(one, analysis):
+        return one.parameter, f"and `{one.caller.name}` never reads its `{one.parameter}`"
+    if _belongs_elsewhere(one, analysis):
+        return "", ""
     if function.name == "__init__" and function.owner is not None and function.owner is _owner(one):
         kept = _kept(function, one.parameter)
         inside = one.caller is not None and not one.caller.static and not one.caller.of_class
@@ -85,6 +89,8 @@ def _wanted(one: LeftOut, analysis: Analysis) -> tuple[str, str]:
         return (kept, "unlike the object that it is made from") if anew else ("", "")
     if "super()" in source.code(one.node.func):
         return "", ""  # the class may well keep a device of its own
+    if one.caller is function and _is_handed_as_it_is(one):
+        return one.parameter, _UNLIKE
     default = _chosen(one)
     terms = (term for term in devices_at(source, one.scopes, one.node) if _is_alike(term.text, one.parameter))
     term = next(terms, None)
@@ -104,6 +110,33 @@ def _wanted(one: LeftOut, analysis: Analysis) -> tuple[str, str]:
     if default not in ("cpu", "None"):
         return term.text, f'so it uses "{default}"'
     return (term.text, "so it uses the CPU") if _strays(one, analysis) else ("", "")
+
+
+def _is_handed_as_it_is(one: LeftOut) -> bool:
+    """Has the caller a parameter of that name which it never binds, and whose default is that of the callee?
+
+    Then to hand it on changes nothing for those who leave it out.
+    """
+    caller, name = one.caller, one.parameter
+    if caller is None or name not in {argument.arg for argument in caller.parameters}:
+        return False
+    if any(not isinstance(at.ctx, ast.Load) for at in caller.file.source.names(caller.node).get(name, ())):
+        return False
+    mine, theirs = caller.defaults.get(name), one.callee.defaults[name]
+    return mine is None or ast.dump(mine) == ast.dump(theirs)
+
+
+def _is_unread(one: LeftOut, analysis: Analysis) -> bool:
+    """Does the caller take a device and do nothing with it, where this is its only call that takes one?"""
+    caller = one.caller
+    if (
+        caller is None
+        or not _is_handed_as_it_is(one)
+        or reads(caller.file.source, caller.node, one.parameter)
+    ):
+        return False
+    beside = (each for each in analysis.left_out.values() if each.caller is caller)
+    return all(each is one for each in beside)
 
 
 def _strays(one: LeftOut, analysis: Analysis) -> bool:
@@ -155,13 +188,19 @@ def _is_excused(one: LeftOut, analysis: Analysis) -> bool:
         return True
     if any(_is_bound_to_another(node, name, function.file.source) for node in function.nodes):
         return True
-    if _chosen(one).startswith("cuda"):
+    return not _chosen(one).startswith("cuda") and _is_moved(source, one)
+
+
+def _belongs_elsewhere(one: LeftOut, analysis: Analysis) -> bool:
+    """Is it an object that moves what it is given, as it keeps its device, or a module, which moves with the whole?"""
+    function = one.callee
+    if (
+        _chosen(one).startswith("cuda")
+        or function.name != "__init__"
+        or function.owner in (None, _owner(one))
+    ):
         return False
-    if function.name == "__init__" and function.owner is not None and function.owner is not _owner(one):
-        # What keeps its device moves what it is given; a part of a module moves with the whole.
-        if _kept(function, name) or analysis.class_kind(function.owner) == "module":
-            return True
-    return _is_moved(source, one)
+    return bool(_kept(function, one.parameter)) or analysis.class_kind(function.owner) == "module"
 
 
 def reads(source: Source, function: FunctionNode, name: str) -> bool:

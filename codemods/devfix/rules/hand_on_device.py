@@ -91,6 +91,7 @@ class HandOnDevice(Codemod):
     - the same, and the device defaults to "cpu" (or to None, which torch takes for the CPU), and what the
       call gives is combined with a tensor on another device;
     - a function with a device calls itself, or a method with its own name, without it;
+    - a function never reads its device, and makes one call that takes one with the same default;
     - `self.__class__(..)` leaves out the device that `__init__` keeps.
 
     It also finds a chosen device that is overwritten before anything reads it: a parameter by
