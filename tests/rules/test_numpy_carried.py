@@ -45,6 +45,32 @@ CARRIED = {
         "    v = to_scalar(model.initial_inference(x)[0], 3)\n    return torch.squeeze(v).detach().numpy()\n",
         "torch.squeeze(v).detach()",
     ),
+    "what one of several networks gives, out of its graph": (
+        "class Gan:\n    def __init__(self, nets, device):\n        self.nets, self.device = nets, device\n\n"
+        "    def draw(self, z):\n        z = torch.tensor(z, device=self.device)\n        y, _ = self.nets[0](z, train=False)\n"
+        "        return y.detach().numpy()\n",
+        "y.detach()",
+    ),
+    "what a network by its name gives": (
+        "def run(nets, z, device):\n    z = z.to(device)\n    for name in nets:\n        out = nets[name](z)\n"
+        "        print(out.squeeze(0).detach().numpy())\n",
+        "out.squeeze(0).detach()",
+    ),
+    "what an attribute gives": (
+        "class Gan:\n    def __init__(self, net, device):\n        self.net = net\n        self.device = device\n\n"
+        "    def draw(self, z):\n        y = self.net(z.to(self.device))\n        return y.detach().numpy()[0]\n",
+        "y.detach()",
+    ),
+    "what a method gives": (
+        "def act(agent, state, device):\n    x = torch.from_numpy(state).to(device)\n"
+        "    return agent.act(x)[0].detach().numpy()\n",
+        "agent.act(x)[0].detach()",
+    ),
+    "images, on the device of a base out of sight": (
+        "from base import Agent\n\n\nclass A(Agent):\n    def show(self, z):\n        z = z.to(self.device)\n"
+        "        images = self.vae.decode(z)\n        return images.detach().numpy()\n",
+        "images.detach()",
+    ),
     "tokens": (
         "def run(model, ids, device):\n    model.to(device)\n    ids = ids.to(device)\n"
         "    for row in model.generate(input_ids=ids, max_length=9):\n        print(row.numpy())\n",
@@ -74,6 +100,22 @@ SILENT = {
     "beside the list": (
         f"{MODEL}    found = []\n    found.append(model(x).detach())\n"
         "    return [b.numpy() for a, b in zip(found, model.labels)]\n"
+    ),
+    "what a method gives, as it is": (
+        "def act(agent, state, device):\n    x = torch.from_numpy(state).to(device)\n    return agent.act(x)[0].numpy()\n"
+    ),
+    "of an input out of its graph": (
+        "def act(agent, state, device):\n    x = state.to(device)\n    return agent.act(x.detach()).numpy()\n"
+    ),
+    "copied, and out of its graph": (
+        "def act(agent, state, device):\n    x = state.to(device)\n    return agent.act(x).cpu().detach().numpy()\n"
+    ),
+    "on the device of an argument": (
+        "from agents import load\n\n\ndef act(agent, state):\n    x = torch.tensor(state).to(agent.device)\n"
+        "    y, _ = agent.net.run(x)\n    return y.detach().numpy()\n\n\nact(load(torch.device('cpu')), [1.0])\n"
+    ),
+    "an input on the CPU": (
+        "def act(agent, state, device):\n    agent.to(device)\n    return agent.net(torch.tensor(state)).detach().numpy()\n"
     ),
     "copied on the way": f"{MODEL}    y = to_scalar(model(x).cpu())\n    return y.numpy()\n",
     "bound in a branch": f"{MODEL}    y = torch.ones(2)\n    if len(x) > 2:\n        y = to_scalar(x)\n    return y.numpy()\n",
@@ -146,3 +188,59 @@ def test_a_model_that_is_no_estimator() -> None:
     )
     assert not findings(RULE, f"{text}k = Fast(2)\nk.fit(x)\n")
     assert not findings(RULE, f"{text}k = KMeans(2)\nk.predict_all(x)\nk = Fast(2)\nk.fit(x)\n")
+
+
+NET = """\
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.Embedding(3, 2)
+        self.scale = nn.Parameter(torch.ones(2))
+
+    def vectors(self):
+        return self.emb.weight{0}
+
+    @property
+    def factor(self):
+        return self.scale{0}
+
+    def forward(self, i):
+        return self.emb(i) * self.scale
+
+
+def weight_of(net):
+    return net.emb.weight{0}
+
+
+net = Net().to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "net.vectors()@.numpy()",
+        "net.factor@.numpy()",
+        "weight_of(net)@.numpy()",
+        "np.save('x.npy', net.vectors()@)",
+        "np.asarray(weight_of(net)@)",
+        "np.median(net.factor@)",
+    ],
+)
+def test_parameters_out_of_their_graph_in_another_function(read: str) -> None:
+    text = HEAD + NET.format(".data") + "print({0})\n"
+    after = fixed(RULE, text.format(read.replace("@", "")))
+    assert after == text.format(read.replace("@", ".cpu()"))
+    assert not findings(RULE, HEAD + NET.format("") + f"print({read.replace('@', '')})\n")
+    on_host = HEAD + NET.format(".data").replace(".to(device)", "")
+    assert not findings(RULE, on_host + f"print({read.replace('@', '')})\n")
+
+
+def test_a_parameter_is_one_where_its_data_is_replaced() -> None:
+    text = HEAD + NET.format("") + "net.scale.data = net.scale.data * 2\nprint(net.scale.numpy())\n"
+    assert not findings(RULE, text)  # it requires grad, so this raises on the CPU as well

@@ -10,6 +10,7 @@ from devfix.checkers.earlier import reached
 from devfix.checkers.refuted import is_copied_by_a_caller, is_refuted
 from devfix.checkers.signs import (
     copied,
+    is_as_computed,
     is_caught,
     is_moved_beside,
     is_other_framework,
@@ -85,10 +86,9 @@ def why_silent(read: HostRead, analysis: Analysis) -> str:
     elif of_device and (read.operation == "numpy" or read.value.kind == TENSOR):
         # It is a tensor, with what was moved; a name may say what was called, and nothing else.
         named = {one.subject for one in read.assumed if one.kind == NAME}
-        called = [
-            one.subject for one in read.assumed if one.kind == LIBRARY_CALL and one.subject.endswith("()")
-        ]
-        if any(may_bring_to_host(one.removesuffix("()"), source) for one in called):
+        called = (one.subject for one in read.assumed if one.kind == LIBRARY_CALL)
+        hidden = any(may_bring_to_host(one[:-2], source) for one in called if one.endswith("()"))
+        if hidden and not is_as_computed(read.value_node, _target(read, analysis)):
             return "a function that devfix cannot see may have brought it to the CPU"
         doubts -= {LIBRARY_CALL, USES} | ({NAME} if named <= _called(read) else set())
     elif read.operation == "numpy":

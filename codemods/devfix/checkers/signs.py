@@ -10,6 +10,7 @@ from itertools import islice
 from devfix.engine.analysis import Analysis
 from devfix.engine.classes import OTHER_FRAMEWORKS
 from devfix.engine.evidence import about_devices
+from devfix.engine.evidence_of_modules import is_option
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, Function
 from devfix.engine.places import CHOICE
@@ -35,6 +36,21 @@ def quoted(source: Source, node: ast.AST, longest: int = 60) -> str:
     """The code of a node for a message; what has more than `longest` characters is "this value"."""
     code = " ".join(source.code(node).split())
     return f"`{code}`" if len(code) <= longest and "`" not in code else "this value"
+
+
+def is_as_computed(node: ast.AST, device: str) -> bool:
+    """Is what a call gives taken out of its graph before it is read? Then a network gives it as it was computed.
+
+    Not where the `device` is an attribute of another object: who chooses that may be out of sight.
+    """
+    owner, _, _ = device.rpartition(".")
+    if owner and not device.startswith("self.") and not is_option(owner):
+        return False
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute) and node.attr == "detach":
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return False
 
 
 def lives_on_devices(function: Function, analysis: Analysis) -> bool:

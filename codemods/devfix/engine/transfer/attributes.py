@@ -171,6 +171,8 @@ class Attributes(Calls):
         name = node.attr
         if name == "device":
             return self.device_of(base, None, self.file.source.code(node.value))
+        if name == "data" and base.role == "parameter":
+            return base.but(role="")  # no part of a graph, and no part of a module
         if name in _SAME:
             return base
         if name == "dtype":
