@@ -150,6 +150,17 @@ WRITTEN = {
     "sound": ("import soundfile as sf\n", 'sf.write("a.wav", x, 16000)', "x.cpu()"),
     "frame": ("import pandas as pd\n", "pd.DataFrame(x)", "x.cpu()"),
     "columns": ("import pandas as pd\n", 'pd.DataFrame({"x": x, "y": [1, 2]})', "x.cpu()"),
+    "columns by name": ("import pandas as pd\n", 'pd.DataFrame.from_dict({"x": x})', "x.cpu()"),
+    "a file of Matlab": (
+        "from scipy.io import savemat\n",
+        'savemat("a.mat", {"n": 3, "x": x})',
+        '"x": x.cpu()',
+    ),
+    "a file of Matlab, by its module": (
+        "import scipy.io as sio\n",
+        'sio.savemat("a.mat", {"x": x})',
+        '"x": x.cpu()',
+    ),
     "estimator": ("from sklearn.manifold import TSNE\n", "TSNE(2).fit_transform(x)", "x.cpu()"),
     "named estimator": (
         "from sklearn.cluster import KMeans\n",
@@ -244,3 +255,39 @@ def test_parameters_out_of_their_graph_in_another_function(read: str) -> None:
 def test_a_parameter_is_one_where_its_data_is_replaced() -> None:
     text = HEAD + NET.format("") + "net.scale.data = net.scale.data * 2\nprint(net.scale.numpy())\n"
     assert not findings(RULE, text)  # it requires grad, so this raises on the CPU as well
+
+
+ARRAYS = [
+    "np.savez('a.npz', x=@)",
+    "np.savez('a.npz', labels, @)",
+    "np.savez_compressed('a.npz', labels=labels, x=@.mean(0))",
+    "np.interp(0.5, @, labels)",
+    "np.random.choice(@)",
+    "np.random.permutation(@)",
+    "np.float32(@)",
+]
+
+
+@pytest.mark.parametrize("read", ARRAYS)
+def test_what_numpy_writes_or_draws_from(read: str) -> None:
+    text = 'import numpy as np\nimport torch\n\ndevice = torch.device("cuda")\nlabels = np.ones(4)\n'
+    text += f"x = torch.ones(4, 2).to(device)\nprint({read})\n"
+    (found,) = findings(RULE, text.replace("@", "x"))
+    assert found.fix is not None and found.fix.safety is Safety.SAFE
+    whole = "@.mean(0)" if "@.mean(0)" in read else "@"
+    assert fixed(RULE, text.replace("@", "x")) == text.replace(whole, f"{whole}.cpu()").replace("@", "x")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "np.save('a', {'x': x})",
+        "np.float64(x[0, 0])",
+        "np.array_equal(x, x)",
+        "np.savez('a', x=x.cpu())",
+        "np.savez('a', n=len(x))",
+    ],
+)
+def test_what_numpy_does_not_read(code: str) -> None:
+    text = 'import numpy as np\nimport torch\n\nx = torch.ones(4, 2).to("cuda")\n'
+    assert not findings(RULE, f"{text}{code}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ def calls(values: dict[str, Any], at: int, many: bool) -> Iterator[list[Any]]:
         if at == 0:
             yield [it]
             yield [it, it]
+            yield [it, it, it]
         for other in OTHERS:
             for position in range(at, at + 2):
                 before = [other] * at
@@ -108,6 +109,20 @@ def test_what_is_written_to_a_file() -> None:
         assert call is not None
         assert outcome(call, [io.BytesIO(), on_host["vector"]]) == "ran"
         assert outcome(call, [io.BytesIO(), on_device["vector"]]) == "refused"
+
+
+def test_what_writes_several_arrays_reads_them_all() -> None:
+    several = sorted(name for name, at in OF_NUMPY.items() if at == (1, "*"))
+    assert several
+    on_host, on_device = tensors()
+    for name in several:
+        call = function(name)
+        assert call is not None
+        for values, told in ((on_host, "ran"), (on_device, "refused")):
+            one = values["vector"]
+            assert outcome(call, [io.BytesIO(), one]) == told
+            assert outcome(call, [io.BytesIO(), 1.0, one]) == told
+            assert outcome(partial(call, x=one), [io.BytesIO()]) == told
 
 
 @pytest.mark.parametrize(

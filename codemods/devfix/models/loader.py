@@ -92,7 +92,10 @@ SAME = Row("same")
 
 
 class Readers(NamedTuple):
-    """What reads arguments as arrays: functions with the argument that they read, None for any; methods; packages."""
+    """What reads arguments as arrays: functions with the argument that they read; methods; packages.
+
+    None stands for any argument; (1, "*") for all from the second on, and all keywords.
+    """
 
     reads: dict[str, tuple[int, str] | None]
     lists: frozenset[str]
@@ -108,6 +111,8 @@ class Readers(NamedTuple):
             return at == 0 and dotted in self.lists
         if dotted in self.reads:
             only = self.reads[dotted]
+            if only is not None and only[1] == "*":
+                return isinstance(at, str) or at >= only[0]
             return at in (0, 1, *self.keywords) if only is None else at in only and at != ""
         if not dotted.startswith(self.packages):
             return False

@@ -51,6 +51,7 @@ from devfix.engine.values import (
 )
 from devfix.models.loader import Row
 
+_OF_COLUMNS = ("pandas.", "scipy.io.savemat")  # they read each value of a dict
 _OUT_OF_SIGHT = frozenset({Assumption(LIBRARY_CALL)})  # what a module out of sight gives need not be a tensor
 Operand = tuple[Value, ast.AST]
 
@@ -255,7 +256,7 @@ class Requirements(Frame):
     def read_as_array(self, node: ast.AST, value: Value, at: ast.AST, operation: str) -> None:
         """A function makes an array of a tensor, or of a list of tensors."""
         value = self._no_container(value, at)
-        if value.kind == MAPPING and isinstance(at, ast.Dict) and operation.startswith("pandas."):  # columns
+        if value.kind == MAPPING and isinstance(at, ast.Dict) and operation.startswith(_OF_COLUMNS):
             for key, column in zip(at.keys, at.values, strict=True):
                 known = (value.fields or {}).get(key.value) if isinstance(key, ast.Constant) else None
                 if known is not None:
