@@ -291,3 +291,19 @@ def test_what_numpy_writes_or_draws_from(read: str) -> None:
 def test_what_numpy_does_not_read(code: str) -> None:
     text = 'import numpy as np\nimport torch\n\nx = torch.ones(4, 2).to("cuda")\n'
     assert not findings(RULE, f"{text}{code}\n")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "plt.title('loss %.2f' % x.mean())",
+        "plt.yticks([0, 1], ['%d' % x.min(), '%d' % x.max()])",
+        "FORM = '%s'\nplt.plot(FORM % x)",
+        "def label(form):\n    plt.title(form % x.mean())",
+        "plt.title('%s of %s' % (x.mean(), x.max()))",
+    ],
+)
+def test_a_tensor_that_is_written_out_is_a_text(code: str) -> None:
+    text = 'import torch\nimport matplotlib.pyplot as plt\n\nx = torch.ones(4, 2).to("cuda")\n'
+    assert not findings(RULE, f"{text}{code}\n")
+    assert findings(RULE, f"{text}plt.plot(x % 3)\n")

@@ -100,6 +100,8 @@ class Expressions(Attributes):
             strict = isinstance(op, ast.MatMult) or changed
             return self.together(node, [(left, at), (right, other)], _sign(op), strict=strict)
         tensor, rest = (left, right) if left.kind in (TENSOR, BATCH) else (right, left)
+        if isinstance(op, ast.Mod) and left.kind in (TEXT, UNKNOWN):
+            return A_TEXT if left.kind == TEXT else ANYTHING  # "%.2f" % loss
         if rest.kind in (NUMBER, TEXT, NONE):
             return tensor.but(kind=TENSOR, role="item" if tensor.role == "item" else "")
         if rest.kind == SEQUENCE and left is rest:
@@ -109,10 +111,8 @@ class Expressions(Attributes):
         return tensor.but(kind=TENSOR, role="")
 
     def _plain(self, left: Value, right: Value, op: ast.operator) -> Value:
-        if (
-            left.kind == UNKNOWN and left.like is not None and left.like is right.like
-        ):  # of one module, or object
-            return Value(UNKNOWN, left.place, like=left.like)
+        if left.kind == UNKNOWN and left.like is not None and left.like is right.like:
+            return Value(UNKNOWN, left.place, like=left.like)  # of one module, or object
         if left.kind == right.kind == MAPPING and isinstance(op, ast.BitOr):
             return left.but(
                 fields={**(left.fields or {}), **(right.fields or {})}, rest=right.rest or left.rest
