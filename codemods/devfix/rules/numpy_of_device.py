@@ -31,7 +31,8 @@ class NumpyOfDevice(Codemod):
     Safe where the tensor is certainly on the device: on the CPU `.cpu()` returns the tensor itself, so
     the array still shares its memory. Unsafe in old constructors, whose result stays on the CPU; where
     another function moved it to a device that it was given, which may be the CPU; where a method of a
-    model, or a function out of sight, computed it from tensors on a device; for what a layer computes or
+    model, or a function out of sight, computed it from tensors on a device (told whatever its name is where
+    `.detach()` takes the result out of its graph, as only a network's needs to be); for what a layer computes or
     is given in `forward`, and what the module itself makes there; and for what a module, or a function
     that names devices, computes from a parameter.
 
