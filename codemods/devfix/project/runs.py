@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from devfix.pipeline import depends
 from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs, plain
 from devfix.project.importing import without_imports
-from devfix.project.marks import CHOOSES, moves, places, spelled_out
+from devfix.project.marks import CHOOSES, moves, spelled_out
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
@@ -187,10 +187,10 @@ class Runs:
         return any(map(_moves, codes)) and not _only_in_dicts(codes, name.encode())
 
     def moves_nothing(self, path: str) -> bool:
-        """Do a file, those that get to it, some program among them, and all that these use, put nothing on a device?"""
+        """Do a file, those that get to it, some program among them, and all that these use, move nothing at all?"""
         ways = list(self._ways(path, self.project.files.text(path), "", lambda _: False))
         used = {one for user, _ in ways for one in self.project.imports.reach(user)}
-        return any(_is_program(code) for _, code in ways) and not any(places(self._code(one)) for one in used)
+        return any(_is_program(code) for _, code in ways) and not any(_moves(self._code(one)) for one in used)
 
     def _ways(
         self, path: str, text: str, name: str, blocked: Callable[[bytes], bool], tests: bool = False
