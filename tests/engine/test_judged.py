@@ -2706,3 +2706,38 @@ def train(rows):
 )
 def test_an_object_of_a_loader_moves_what_it_holds_by_a_method_of_its_own(move: str, told: bool) -> None:
     assert ("move-inputs" in codemods(SAMPLES.replace("MOVE", move))) is told
+
+
+@pytest.mark.parametrize(
+    ("size", "told"), [("batch_size=None", False), ("None", False), ("batch_size=4", True), ("4", True)]
+)
+def test_without_a_batch_size_items_are_as_the_data_set_has_them(size: str, told: bool) -> None:
+    code = ITEMS.replace("collate_fn=COLLATE", size)
+    assert ("move-inputs" in codemods(code)) is told
+
+
+CAST = """
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+net.double()
+TYPE
+print(net(torch.ones(1, 4).GIVEN))
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "given", "told"),
+    [
+        ("net.type(torch.cuda.FloatTensor)", "cuda()", False),
+        ("net = net.type(torch.cuda.FloatTensor)", "type(torch.cuda.FloatTensor)", False),
+        ("net.type('torch.cuda.FloatTensor')", "cuda()", False),
+        ("dtype = torch.cuda.FloatTensor\nnet.type(dtype)", "type(dtype)", False),
+        ("net.type(torch.cuda.FloatTensor if wide else torch.FloatTensor)", "cuda()", False),
+        ("net.type(torch.FloatTensor)", "cuda()", True),
+        ("net.cuda().type(torch.FloatTensor)", "cuda()", True),
+        ("net.type(torch.float32)", "cuda()", True),
+        ("net.cuda().type(torch.float32)", "float()", True),
+    ],
+)
+def test_an_old_type_moves_a_module(typed: str, given: str, told: bool) -> None:
+    found = codemods(CAST.replace("TYPE", typed).replace("GIVEN", given))
+    assert bool({"move-inputs", "module-never-moved"} & set(found)) is told

@@ -710,6 +710,29 @@ def test_the_one_word_that_keeps_a_script_from_running_without_cuda(code: str, l
     assert fixed(RULE, text) == text.replace(code, chosen)
 
 
+ASKED = """
+def main(path, x):
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda")
+    net = torch.load(path, map_location="cpu")
+    CUDA
+        net = net.to(device)
+    run(net, device)
+    print(net(x))
+
+if __name__ == "__main__":
+    main("x.pt", torch.ones(2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_told"),
+    [("if cuda:", False), ("if torch.cuda.is_available():", False), ("if x is not None:", True)],
+)
+def test_a_device_that_is_used_where_there_is_cuda_raises_nowhere(asked: str, is_told: bool) -> None:
+    assert bool(findings(RULE, HEAD + ASKED.replace("CUDA", asked))) is is_told
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

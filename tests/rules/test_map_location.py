@@ -102,10 +102,12 @@ FIXED = [
      "    model.load_state_dict(LOAD)\n"),
     ("a wrapper with a GPU of its own", "torch.load(path)", "torch.load(path, map_location=map_location)",
      Safety.UNSAFE, "def load(path, map_location='cuda'):\n    return LOAD\n"),
-    ("a rank is no place", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+    ("a rank is no place", "torch.load(path)",
+     'torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
      "def f(path, local_rank, x):\n    device = local_rank\n    model = LOAD\n"
      "    return model(x.to(device))\n"),
-    ("a device bound below", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
+    ("a device bound below", "torch.load(path)",
+     'torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")', Safety.UNSAFE,
      "def f(path, x):\n    model = LOAD\n    device = x.device\n    return model(x.to(device))\n"),
     ("a device of some paths only", "torch.load(path)", 'torch.load(path, map_location="cpu")', Safety.UNSAFE,
      "def f(path, x, fast):\n    if fast:\n        device = x.device\n    model = LOAD\n"

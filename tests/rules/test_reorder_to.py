@@ -566,7 +566,7 @@ net.tables = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
 net(x)
 """
     assert fixed(RULE, HEAD + net, Safety.SAFE) == HEAD + net
-    still = net.replace("        self.scatter()\n", "").replace(".to(f", ".type(f")
+    still = net.replace("        self.scatter()\n", "").replace('.to(f"cuda:{i}")', ".float()")
     assert fixed(RULE, HEAD + still, Safety.SAFE) != HEAD + still
 
 

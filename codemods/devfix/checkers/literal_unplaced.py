@@ -70,6 +70,8 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
     if len(places) != 1 or guard_of(source, places[0]).told is not Told.NOTHING:
         return
     (node,) = places
+    if _is_asked_below(source, node):
+        return
     if program.needs_cuda(node, in_view=True) or program.flow.project.uses_cuda():
         return
     if any(program.raises(one) and one is not node for one in source.of_kind(ast.Call)):
@@ -94,6 +96,26 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
         title=title,
         assumes=f"the program should run without {there}, too",
     )
+
+
+def _is_asked_below(source: Source, node: ast.expr) -> bool:
+    """`device = torch.device("cuda")`, where each `.to(device)` is under a condition that there is CUDA?
+
+    Who makes a device puts nothing there; and what functions get it asks as well, as it is handed the answer, too.
+    """
+    up = source.parents[node]
+    target = up.targets[0] if isinstance(up, ast.Assign) else None
+    if not isinstance(target, ast.Name):
+        return False
+    read = [one for one in source.names().get(target.id, ()) if isinstance(one.ctx, ast.Load)]
+    moved = [one for one in read if _is_of_move(source, one)]
+    return bool(moved) and all(guard_of(source, one).told in (Told.AVAILABLE, Told.CHOSEN) for one in moved)
+
+
+def _is_of_move(source: Source, node: ast.Name) -> bool:
+    """Is a name all that `x.to(..)` is given?"""
+    call = source.parents[node]
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "to"
 
 
 def _devices_given(file: File) -> Iterator[ast.expr]:

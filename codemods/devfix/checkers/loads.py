@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Flag, auto
@@ -21,6 +22,8 @@ from devfix.text.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+# A file that moves something, or names CUDA, may use what it loads on an accelerator.
+_DEVICES = re.compile(r"\.cuda\(|[\"']cuda|\.to\(")
 
 
 class Use(Flag):
@@ -274,11 +277,7 @@ def place_for(load: Load, uses: Uses, device: str, source: Source) -> tuple[str,
         return '"cpu"', False
     if device:
         return device, False
-    if (
-        uses.kinds
-        and (uses.is_global or not uses.moved)
-        and any(word in source.text for word in (".cuda(", '"cuda', "'cuda"))
-    ):
+    if uses.kinds and (uses.is_global or not uses.moved) and _DEVICES.search(source.text):
         # where it is wanted is out of sight, but what works with CUDA goes on as it does
         torch = next((local for local, what in source.imports.items() if what == "torch"), "torch")
         return f'None if {torch}.cuda.is_available() else "cpu"', False

@@ -84,6 +84,8 @@ class Methods(Moves):
             kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
         ):
             return self.move(node, base, name, arguments)
+        if kind == MODULE and name == "type" and arguments[0]:
+            return self.move(node, base, name, arguments)
         of_dict = name in _BATCH_METHODS and name not in tensor_attributes()
         if (kind == BATCH and name in _LIST_METHODS) or (kind == TENSOR and of_dict):
             return ANYTHING  # a list, or a dict

@@ -244,8 +244,10 @@ class Modules(Holders):
                 if not self.where(one).on_host:
                     return Value(LOADER, role="owned")
         collated = keywords["collate_fn"][1] if "collate_fn" in keywords else None
-        if "device" in keywords or (isinstance(collated, ast.Lambda) and _hands_on(collated)):
-            return Value(LOADER, role="owned")  # the items of the data set as they are, in the second case
+        size = keywords.get("batch_size") or (values[1] if len(values) > 1 else None)
+        as_they_are = isinstance(collated, ast.Lambda) and _hands_on(collated)
+        if "device" in keywords or as_they_are or (size is not None and size[0].kind == NONE):
+            return Value(LOADER, role="owned")  # or the items of the data set as they are
         told = next((one for one in ("generator", "collate_fn") if one in keywords), "DataLoader")
         made = self._collated(node, *keywords["collate_fn"]) if "collate_fn" in keywords else None
         if told in keywords or any(one.arg is None for one in node.keywords):

@@ -41,17 +41,26 @@ class Moves(Library):
         return self.me is not None and value.ref is not None and value.ref == self.me.ref
 
     def of_type(self, node: ast.Call, base: Value, given: Value) -> Value:
-        """`x.type(...)`: an old type of tensors has a place of its own."""
-        text = given.ref if given.kind == LIBRARY else given.const if given.kind == TEXT else None
-        if (given.kind == DTYPE and not given.assumed) or (
-            isinstance(text, str) and not text.endswith("Tensor")
-        ):
+        """`x.type(...)` of a tensor: an old type of tensors has a place of its own."""
+        place = self._of_type(given)
+        if place is None:
             return base.but(kind=TENSOR, role="")
-        if not isinstance(text, str):
+        if place == NOWHERE:
             return Value(TENSOR)
-        if ".cuda." in text:
-            return base.but(kind=TENSOR, place=Place(LITERAL, "cuda"), role="")
-        return self.moved(base.but(kind=TENSOR, role=""), ON_CPU, node)
+        if place.kind == LITERAL:
+            return base.but(kind=TENSOR, place=place, role="")
+        return self.moved(base.but(kind=TENSOR, role=""), place, node)
+
+    def _of_type(self, given: Value) -> Place | None:
+        """Where what is cast to a type is then; None for a dtype, which moves nothing."""
+        text = given.ref if given.kind == LIBRARY else given.const if given.kind == TEXT else None
+        if given.kind == DTYPE and not given.assumed:
+            return None
+        if not isinstance(text, str):
+            return NOWHERE
+        if not text.endswith("Tensor"):
+            return None
+        return Place(LITERAL, "cuda") if ".cuda." in text else ON_CPU
 
     # --- moves ---------------------------------------------------------------------------
 
@@ -178,6 +187,7 @@ class Moves(Library):
         assert isinstance(node.func, ast.Attribute)
         told = [one.value for one in node.keywords if one.arg == "device"] or node.args[:1]
         name = node.func.attr
+        told = [] if name == "type" else told
         device = self.file.source.code(told[0]) if told else f'"{name}"' if name in ("cuda", "cpu") else ""
         device = ast.unparse(told[0]) if "\n" in device else device
         self.note(MOVED, node, base, node.func.value, place=place, device=device)
@@ -195,6 +205,8 @@ class Moves(Library):
         values, keywords = arguments
         if name == "cpu":
             return ON_CPU
+        if name == "type":
+            return self._of_type(values[0][0])
         if name == "cuda":
             given, at = values[0] if values else keywords.get("device", (None, None))
             place = self.target(given, node) or Place(LITERAL, "cuda")
