@@ -2741,3 +2741,36 @@ print(net(torch.ones(1, 4).GIVEN))
 def test_an_old_type_moves_a_module(typed: str, given: str, told: bool) -> None:
     found = codemods(CAST.replace("TYPE", typed).replace("GIVEN", given))
     assert bool({"move-inputs", "module-never-moved"} & set(found)) is told
+
+
+WRAPPED = """
+def wrapped(model, flag, device):
+    WRAP
+    return model
+def run(loader, device, flag):
+    model = wrapped(nn.Linear(4, 2), flag, device)
+    for x, y in loader:
+        print(nn.functional.cross_entropy(model(x), y.to(device)))
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+run(torch.utils.data.DataLoader([(torch.ones(4), 1)] * 4), device, flag=input())
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrap", "told"),
+    [
+        ("if device.type == 'cuda':\n        model = nn.DataParallel(model).cuda()", False),
+        ("if flag:\n        model = nn.DataParallel(model)\n        model.to(device)", False),
+        ("if flag:\n        model.to(device)\n        model = nn.DataParallel(model)", False),
+        ("model = nn.DataParallel(model, [0])", False),
+        ("model = nn.DataParallel(model, device_ids=[0])", False),
+        ("model.to(device)\n    if flag:\n        model = nn.DataParallel(model)", True),
+        ("if flag:\n        model = nn.DataParallel(model)\n    model.to(device)", True),
+        (
+            "if flag:\n        model = nn.DataParallel(model).to(device)\n    else:\n        model.to(device)",
+            True,
+        ),
+    ],
+)
+def test_wrappers_move_inputs_on_each_path_on_which_the_model_is_moved(wrap: str, told: bool) -> None:
+    assert ("move-inputs" in codemods(WRAPPED.replace("WRAP", wrap))) is told

@@ -166,7 +166,7 @@ CPU = "the program names no accelerator: all of it is on the CPU"
         ("test_net.py", "args.cuda = False", True),
         ("test_net.py", "args.more = dict(use_cuda=False)", True),
         ("test_net.py", "args.no_cuda = True", True),
-        ("test_net.py", "args.device = 'cpu'", True),
+        ("test_net.py", "args.device = 'cpu'", False),
         ("test_net.py", "args.width = 3", True),
         ("test_net.py", "args.cuda = True", False),
         ("test_net.py", "args.cuda = False or torch.cuda.is_available()", False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import devfix
 import pytest
 from repositories import found, write
 
@@ -397,3 +398,42 @@ def test_what_meets_in_another_file_is_looked_for_in_that_file(tmp_path: Path) -
     """What else follows the device is among the statements of the function's file, not of the caller's."""
     write(tmp_path, {"helper.py": HELPER, "main.py": EMBEDDING})
     assert found(tmp_path, codemods=["move-inputs"]) == ["helper.py:17 move-inputs"]
+
+
+def test_a_device_that_a_base_in_another_file_leaves_open_is_not_written(tmp_path: Path) -> None:
+    base = """
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self, make):
+        super().__init__()
+        self.feature = make()
+        self.device = None
+
+    def to(self, device):
+        self.device = device
+        return super().to(device)
+
+    def parse(self, x):
+        return self.feature(x.cuda())
+"""
+    heir = """
+import torch
+from base import Base
+from torch import nn
+
+
+class Heir(Base):
+    def __init__(self, make):
+        super().__init__(make)
+        self.criterion = nn.CrossEntropyLoss()
+
+    def loss(self, x):
+        y = torch.arange(3)
+        y = y.cuda()
+        return self.criterion(self.parse(x), y)
+"""
+    write(tmp_path, {"base.py": base, "heir.py": heir, "pyproject.toml": ""})
+    fixes = [one.fix for one in devfix.check(tmp_path, cache=False).findings if one.path.endswith("heir.py")]
+    assert not any("self.device" in one for one in fixes)

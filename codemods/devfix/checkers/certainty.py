@@ -28,7 +28,7 @@ from devfix.engine.evidence import (
     about_devices,
     is_cpu_program,
     is_module_name,
-    is_of_pytest,
+    is_test_on_cpu,
     prepares_data,
     prepares_inputs,
 )
@@ -74,8 +74,9 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
     kinds = {one.kind for one in mismatch.assumed}
     of_caller = mismatch.anchor_place.kind in (OF, OWNED)
     source, path = analysis.file.source, analysis.file.path
-    moved = mismatch.anchor_place.kind in (VAR, LITERAL)  # by another file then, and not where that is tested
-    if (not moved or is_of_pytest(path)) and is_cpu_program(source, path, mismatch.node):
+    moved = mismatch.anchor_place.kind in (VAR, LITERAL)
+    # What a test does not move, another file does: not where it is tested.
+    if is_test_on_cpu(source, path) if moved else is_cpu_program(source, path, mismatch.node):
         return "the program names no accelerator: all of it is on the CPU"
     if is_of_some_paths(mismatch, analysis):
         return "it is made in another file, and on the CPU on some paths only"

@@ -57,6 +57,8 @@ class Calling(Analysis):
             kind, role = MODULE, ""  # of a class out of sight: who moves it to a device means one
         elif kind == LOADER and value.rest is not None:
             role = "owned"  # its batches are not simply on the host
+        elif kind == MODULE and value.ref in self.parts.wrapped and not self.parts.unwrapped.get(value.ref):
+            role = "scatters"  # on each path on which it is moved
         # A copy on the CPU is there, whatever it is a copy of.
         copied = kind == TENSOR and place.on_host and any(one.kind == MOVE for one in value.links)
         return Given(kind, role, place, copied or not value.assumed, self._site(place))

@@ -175,6 +175,11 @@ def is_of_pytest(path: str) -> bool:
     return file.startswith("test_") or file.endswith("_test.py")
 
 
+def is_test_on_cpu(source: Source, path: str) -> bool:
+    """Is it a file of tests that names no device, or switches accelerators off and names none?"""
+    return is_of_pytest(path) and (_names_no_device(source) or _switches_off(source))
+
+
 def is_cpu_program(source: Source, path: str, at: ast.AST | None = None) -> bool:
     """Is it a program, a notebook or a file of tests that names no device? All that it makes is on the CPU.
 
@@ -182,7 +187,7 @@ def is_cpu_program(source: Source, path: str, at: ast.AST | None = None) -> bool
     program: others may use the definitions that it does not.
     """
     if is_of_pytest(path):
-        return _names_no_device(source) or _chooses_cpu(source)
+        return is_test_on_cpu(source, path) or _chooses_cpu(source)
     if not _names_no_device(source):
         return False
     return path.endswith(".ipynb") or (_is_program(source) and (at is None or _runs(source, at)))
@@ -229,8 +234,14 @@ def _names_no_device(source: Source) -> bool:
 
 @remembered
 def _chooses_cpu(source: Source) -> bool:
+    text = _COMMENT.sub("", source.text)
+    return _CHOOSES_CPU.search(text) is not None and not _ACCELERATOR_WORD.search(text)
+
+
+@remembered
+def _switches_off(source: Source) -> bool:
     text, switches = _SWITCHED_OFF.subn("", _COMMENT.sub("", source.text))
-    return (switches > 0 or _CHOOSES_CPU.search(text) is not None) and not _ACCELERATOR_WORD.search(text)
+    return switches > 0 and not _ACCELERATOR_WORD.search(text)
 
 
 @remembered

@@ -107,7 +107,8 @@ class Parts:
     `kept_in`: cell of a module -> the link by which an object keeps it in a plain container; `uses`: such a link ->
     method, or `__call__` -> where it is called of an element; `given_uses`: the same for what a parameter is, by its
     place. `kept_else`: links by which something else is kept, too. `wrapped`: cells of modules that are wrapped, on
-    some path, in what moves their inputs; `scattering`: of modules of which a part is. `buffers`: a class, and the name
+    some path, in what moves their inputs; `unwrapped`: cell of a module -> the paths on which it is moved and not
+    wrapped; `scattering`: of modules of which a part is. `buffers`: a class, and the name
     of what its objects register as a buffer. `made_of`: where a container of modules is made that all are parts of
     other modules -> the cells of those. `empty`: cells of containers that have no part yet.
     """
@@ -122,6 +123,7 @@ class Parts:
     uses: dict[Link, Uses] = field(default_factory=dict)
     given_uses: dict[object, Uses] = field(default_factory=dict)
     wrapped: set[object] = field(default_factory=set)
+    unwrapped: dict[object, set[Path]] = field(default_factory=dict)
     scattering: set[object] = field(default_factory=set)
     buffers: set[tuple[object, str]] = field(default_factory=set)
     made_of: dict[ast.AST, frozenset[object]] = field(default_factory=dict)

@@ -38,6 +38,7 @@ from devfix.engine.values import (
     elements,
 )
 from devfix.models import frameworks
+from devfix.text.bindings import set_to_none
 
 if TYPE_CHECKING:
     from devfix.engine.analysis import Analysis
@@ -314,9 +315,13 @@ class Frame(ABC):
         told = isinstance(owner, Class) and classes.is_module(owner) and classes.tells_device(owner)
         if told and self.is_weighted(me, trained=True):
             found[f"{name}.device"] = Term(f"{name}.device", "own", self.where(me), PROVEN)
+        lineage = owner.lineage if isinstance(owner, Class) else []
+        others = [one.file.source for one in lineage if one.file is not self.file]
         for attribute, value in self.state.heap.attributes(me.ref):
             if len(found) >= MAX_TERMS:
                 break
+            if value.kind == DEVICE and any(attribute in set_to_none(one) for one in others):
+                continue  # the constructor of a base may leave it so
             if not attribute.startswith("#"):
                 self._term(found, f"{name}.{attribute}", value)
 

@@ -11,6 +11,7 @@ from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, Place, alternatives
 from devfix.models.loader import tensor_attributes
 from devfix.repair.written import bound_around, is_unfilled
+from devfix.text.bindings import set_to_none
 from devfix.text.placing import around, bound_before, guards_of, is_local, stores
 from devfix.text.source import FUNCTIONS, Source, remembered, walk
 
@@ -232,7 +233,7 @@ def _attribute_stored(source: Source, text: str, statement: ast.stmt, function: 
     if line is None and getattr(function, "name", "") == "__init__" and _is_given_later(source, text):
         return False
     name = text.split(".")[1]
-    if line is None and name in _set_to_none(source) and text not in source.code(statement):
+    if line is None and name in set_to_none(source) and text not in source.code(statement):
         return False  # a buffer that another method fills on its first call, for instance
     above = [one for one in _as_none(source, function).get(text, ()) if one < statement.lineno]
     return line is None or (line < statement.lineno and not above)
@@ -247,26 +248,6 @@ def _is_given_later(source: Source, text: str) -> bool:
     ]
     homes = (source.enclosing(one, *FUNCTIONS) for one in every)
     return bool(every) and all(getattr(home, "name", "") != "__init__" for home in homes)
-
-
-@remembered
-def _set_to_none(source: Source) -> frozenset[str]:
-    """Names of attributes that something in the file sets to None."""
-    every: tuple[ast.Assign | ast.AnnAssign, ...] = (
-        *source.of_kind(ast.Assign),
-        *source.of_kind(ast.AnnAssign),
-    )
-    return frozenset(
-        target.attr if isinstance(target, ast.Attribute) else target.id
-        for one in every
-        if isinstance(one.value, ast.Constant) and one.value.value is None
-        for target in (one.targets if isinstance(one, ast.Assign) else [one.target])
-        if isinstance(target, ast.Attribute)
-        or (
-            isinstance(target, ast.Name)
-            and isinstance(source.enclosing(one, *FUNCTIONS, ast.ClassDef), ast.ClassDef)
-        )
-    )
 
 
 @remembered

@@ -93,3 +93,23 @@ def function_around(source: Source, node: ast.AST) -> FunctionNode | None:
         if isinstance(up, FUNCTIONS) and isinstance(node, ast.stmt):
             return up
         node = up
+
+
+@remembered
+def set_to_none(source: Source) -> frozenset[str]:
+    """Names of attributes that something in the file sets to None."""
+    every: tuple[ast.Assign | ast.AnnAssign, ...] = (
+        *source.of_kind(ast.Assign),
+        *source.of_kind(ast.AnnAssign),
+    )
+    return frozenset(
+        target.attr if isinstance(target, ast.Attribute) else target.id
+        for one in every
+        if isinstance(one.value, ast.Constant) and one.value.value is None
+        for target in (one.targets if isinstance(one, ast.Assign) else [one.target])
+        if isinstance(target, ast.Attribute)
+        or (
+            isinstance(target, ast.Name)
+            and isinstance(source.enclosing(one, *FUNCTIONS, ast.ClassDef), ast.ClassDef)
+        )
+    )

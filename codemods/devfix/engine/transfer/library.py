@@ -304,8 +304,7 @@ class Library(OutOfSight):
                 asks_how_many(one) for one, _ in self.state.path
             )  # if there is one, nothing is wrapped
             if inner.ref is not None and not alone:
-                part = inner.role == "part"
-                (self.analysis.parts.scattering if part else self.analysis.parts.wrapped).add(inner.ref)
+                self._wrapped(inner, arguments)
             return inner.but(role="scatters")
         if dotted.startswith("torch.utils.data."):
             self.draws_on_host(last, arguments)
@@ -344,6 +343,21 @@ class Library(OutOfSight):
                 node, values[0][0], (values[1:], {k: v for k, v in keywords.items() if k != "use_reentrant"})
             )
         return None
+
+    def _wrapped(self, inner: Value, arguments: Arguments) -> None:
+        """A module is wrapped in what moves its inputs; one that is told a single GPU moves the module there."""
+        parts, (values, keywords) = self.analysis.parts, arguments
+        (parts.scattering if inner.role == "part" else parts.wrapped).add(inner.ref)
+        above = parts.unwrapped.get(inner.ref, set())
+        parts.unwrapped[inner.ref] = {path for path in above if not path >= self.state.path}
+        ids = keywords.get("device_ids") or (values[1] if len(values) > 1 else None)
+        if (
+            ids is not None
+            and ids[0].kind == SEQUENCE
+            and ids[0].items is not None
+            and len(ids[0].items) == 1
+        ):
+            self.move_module(inner.ref, NOWHERE)
 
     def _may_be_number(self, weight: Value, loss: str) -> bool:
         """Is a weight without dimensions, as only that of a loss of two classes may be, and so meets any device?"""

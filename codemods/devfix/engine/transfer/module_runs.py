@@ -13,6 +13,8 @@ from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     CHOICE,
+    CPU,
+    DEFAULT,
     LITERAL,
     OF,
     OWNED,
@@ -126,7 +128,8 @@ class ModuleRuns(Attributions):
         if scatters:
             operands = [one for one in operands if self.where(one[0]).on_device]
         elif module.ref in parts.wrapped:  # where its inputs are not moved, it may do that
-            operands = [one for one in operands if one[0].place.kind != CHOICE]
+            kinds = (CHOICE,) if parts.unwrapped.get(module.ref) else (CHOICE, DEFAULT, CPU)
+            operands = [one for one in operands if one[0].place.kind not in kinds]
         name = self.file.source.code(node.func)[:40]
         if self.analysis.entered:
             self.in_autocast(module, place, name=node.func.id if isinstance(node.func, ast.Name) else "")

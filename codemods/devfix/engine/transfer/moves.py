@@ -90,6 +90,8 @@ class Moves(Library):
             self._note_move(node, base, place)
         if base.kind == MODULE:
             self._part_moved(node, base, place)
+            if place.on_device and base.role != "scatters":
+                self.analysis.parts.unwrapped.setdefault(base.ref, set()).add(self.state.path)
             self.analysis.parts.moved.update(one.node for one in base.links[:1])
             if base.ref is not None or base.items:
                 there = NOWHERE if self._is_one_of_many(node) else place
