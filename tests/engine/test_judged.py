@@ -2774,3 +2774,23 @@ run(torch.utils.data.DataLoader([(torch.ones(4), 1)] * 4), device, flag=input())
 )
 def test_wrappers_move_inputs_on_each_path_on_which_the_model_is_moved(wrap: str, told: bool) -> None:
     assert ("move-inputs" in codemods(WRAPPED.replace("WRAP", wrap))) is told
+
+
+METRIC = """
+from torchmetrics.detection import NAME
+def evaluate(model, loader, device):
+    model.to(device)
+    metric = NAME()
+    for x, y in loader:
+        y = [{k: v.to(device) for k, v in one.items()} for one in y]
+        found = [{k: v.to("cpu") for k, v in one.items()} for one in model(x.to(device))]
+        metric.update(found, y)
+        metric.cpu()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+evaluate(nn.Linear(2, 2), input(), device)
+"""
+
+
+@pytest.mark.parametrize(("name", "told"), [("MeanAveragePrecision", False), ("IntersectionOverUnion", True)])
+def test_a_metric_that_only_keeps_what_it_gets(name: str, told: bool) -> None:
+    assert bool({"module-never-moved", "place-factory"} & set(codemods(METRIC.replace("NAME", name)))) is told

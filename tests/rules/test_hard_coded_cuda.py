@@ -725,6 +725,18 @@ if __name__ == "__main__":
 """
 
 
+def test_a_table_of_devices_is_a_choice() -> None:
+    text = """
+DEVICES = {"cuda": dict(device=torch.device("cuda")), "cpu": dict(device=torch.device("cpu"))}
+CHOSEN = "cuda" if torch.cuda.is_available() else "cpu"
+
+if __name__ == "__main__":
+    print(nn.Linear(2, 2).to(DEVICES[CHOSEN]["device"]))
+"""
+    assert not findings(RULE, HEAD + text)
+    assert findings(RULE, HEAD + text.replace('"cuda" if torch.cuda.is_available() else "cpu"', "'cuda'"))
+
+
 @pytest.mark.parametrize(
     ("asked", "is_told"),
     [("if cuda:", False), ("if torch.cuda.is_available():", False), ("if x is not None:", True)],

@@ -465,3 +465,18 @@ def test_what_may_be_a_number_is_not_registered() -> None:
     )
     [finding] = findings(RULE, text)
     assert finding.fix is None
+
+
+@pytest.mark.parametrize(
+    ("moved", "safety"),
+    [
+        ("self.net.cuda()", Safety.UNSAFE),
+        ("self.net.to('cuda')", Safety.UNSAFE),
+        ("self.net.eval()", Safety.SAFE),
+    ],
+)
+def test_a_class_that_moves_its_parts_one_by_one_may_never_be_moved(moved: str, safety: Safety) -> None:
+    text = program("self.pe = torch.ones(4)").replace(
+        "self.pe =", f"self.net = nn.Linear(3, 3)\n        {moved}\n        self.pe ="
+    )
+    assert [one.fix and one.fix.safety for one in findings(RULE, text)] == [safety]

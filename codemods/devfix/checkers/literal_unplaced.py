@@ -70,8 +70,10 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
     if len(places) != 1 or guard_of(source, places[0]).told is not Told.NOTHING:
         return
     (node,) = places
-    if _is_asked_below(source, node):
-        return
+    if _is_asked_below(source, node) or any(
+        _ACCELERATOR.match(_device_text(file, one.body)) for one in source.of_kind(ast.IfExp)
+    ):
+        return  # `"cuda" if torch.cuda.is_available() else "cpu"`, and the device of that key in a table
     if program.needs_cuda(node, in_view=True) or program.flow.project.uses_cuda():
         return
     if any(program.raises(one) and one is not node for one in source.of_kind(ast.Call)):

@@ -209,6 +209,8 @@ def is_safe_buffer(link: Link, every: Collection[Mismatch], analysis: Analysis) 
         or owner.file.heirs.get(owner)
     ):
         return False  # an heir, or a base, may have its own plans
+    if _moves_parts(source, owner.node):
+        return False  # the whole may never be moved, and its buffers then stay where they are
     state, cell = analysis.classes.state(owner), analysis.classes.cell(owner)
     for name, stores in _together(owner, link.name, analysis).items():
         kept, value = kept_by(source, owner.node)[name], state.attribute(cell, name)
@@ -252,6 +254,18 @@ def _is_proven(mismatch: Mismatch, analysis: Analysis) -> bool:
         {one.kind for one in mismatch.assumed} <= {CALLER}
         and not any(stays_on_host(one, analysis) for one in stored)
         and (method is None or not _makes(analysis.file.source, method))
+    )
+
+
+@remembered
+def _moves_parts(source: Source, owner: ast.AST) -> bool:
+    """Does a class move parts of its objects one by one: `self.net.cuda()`?"""
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("to", "cuda")
+        and source.code(call.func.value).startswith("self.")
+        and isinstance(source.parents[call], ast.Expr)
+        for call in source.of_kind(ast.Call, owner)
     )
 
 

@@ -226,7 +226,8 @@ class Methods(Moves):
             return ANYTHING
         if name == "load_state_dict":
             self._get_weights(base, arguments)
-        if name in ("load_state_dict", "save_pretrained", "register_forward_hook"):
+        keeps = name == "update" and base.role == "bare"  # wherever that is
+        if keeps or name in ("load_state_dict", "save_pretrained", "register_forward_hook"):
             return ANYTHING
         if name == "update":
             values, keywords = self.inputs(arguments)
