@@ -54,6 +54,7 @@ _PASS_THROUGH = frameworks.PROGRESS_BARS | {"track", "prange", "deepcopy", "copy
 _PLACED_BY = frozenset({"device_map", "quantization_config", "load_in_8bit", "load_in_4bit"})
 _INPUTS = ("inputs", "args", "example_inputs")
 _COLLATES = frozenset({"DataLoader", "StatefulDataLoader"})
+_PARTS_OF_DATA = frozenset({"Subset", "random_split"})  # their items are those of the data
 
 
 class Library(OutOfSight):
@@ -312,6 +313,10 @@ class Library(OutOfSight):
         if dotted == "torch.utils.data.TensorDataset":
             tensors = Value(SEQUENCE, items=tuple(value for value, _ in values))
             return Value(SEQUENCE, rest=tensors, fields={"tensors": tensors})
+        if dotted.startswith("torch.utils.data.") and last in _PARTS_OF_DATA and values:
+            if (batches := self.data_on_device(*values[0])) is not None:
+                items = Value(SEQUENCE, rest=batches)
+                return items if last == "Subset" else Value(SEQUENCE, rest=items)
         if layer == "container":
             return self.module_container(node, dotted, arguments)
         if dotted.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in dotted:

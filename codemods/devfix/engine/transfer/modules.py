@@ -214,6 +214,9 @@ class Modules(Holders):
         values, keywords = arguments
         given = [*values[:1], *(keywords[name] for name in ("dataset", "collate_fn") if name in keywords)]
         for value, at in given:
+            if (there := self.data_on_device(value, at)) is not None:
+                alone = len(values) < 6 and not {"collate_fn", "device"} & keywords.keys()
+                return Value(LOADER, rest=there) if alone else Value(LOADER, role="owned")
             code = ""
             if value.kind == FUNCTION and isinstance(value.ref, Function):
                 code = value.ref.file.source.code(value.ref.node)
@@ -253,6 +256,17 @@ class Modules(Holders):
         if told in keywords or any(one.arg is None for one in node.keywords):
             return Value(LOADER, AT_DEFAULT, assumed=frozenset({Assumption(LIBRARY_CALL, told)}), like=made)
         return Value(LOADER, AT_DEFAULT)
+
+    def data_on_device(self, value: Value, at: ast.expr) -> Value | None:
+        """The batches of data that were moved as a whole, and are where these are; None of data that were not."""
+        moved = value.kind == UNKNOWN and value.role == "moved" and value.place.on_device
+        held = [value] if moved else [one for one, _ in self.tensors(value, at)]
+        places = {self.where(one) for one in held}
+        if not held or not all(place.on_device for place in places):
+            return None
+        assumed = frozenset({Assumption(LIBRARY_CALL, "DataLoader")}) if moved else held[0].assumed
+        only = places.pop() if len(places) == 1 else NOWHERE
+        return Value(BATCH, only, links=held[0].links, assumed=assumed)
 
     def _collated(self, node: ast.Call, function: Value, at: ast.expr) -> Value | None:
         """What a collate function in view makes of any items, where that is a number of things that are told apart."""
