@@ -38,6 +38,7 @@ ANY_MEMBER = "any_member"  # stands for the name of one of the members of a libr
 PAIR = "pair"  # the role of the values and the indices that `x.max(1)` gives
 DISTRIBUTION = "distribution"  # the role of what has tensors, draws them and cannot be moved
 PACKED = "packed"  # the role of a packed sequence
+SLICE = "slice"  # the role of an index that a test has told to be a slice
 NO_DEVICE = frozenset({DISTRIBUTION, PACKED, PAIR})  # they have tensors, and no `device` of their own
 
 # assumptions

@@ -24,6 +24,7 @@ from devfix.engine.values import (
     NUMBER,
     OBJECT,
     SEQUENCE,
+    SLICE,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -335,6 +336,8 @@ def _is_made_where_missing(node: ast.expr, value: Value) -> bool:
 
 def _of_classes(names: list[str]) -> Value:
     """What an instance of any of these classes is."""
+    if names == [SLICE]:
+        return Value(UNKNOWN, role=SLICE)
     kinds = {_CLASSES.get(one.rpartition(".")[2], UNKNOWN) for one in names}
     return Value(kinds.pop()) if len(kinds) == 1 else ANYTHING
 

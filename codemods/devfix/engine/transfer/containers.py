@@ -8,7 +8,7 @@ from devfix.engine.collections import mapping
 from devfix.engine.evidence import is_batch_name, is_labels_name, predates_scalars
 from devfix.engine.frame import Arguments
 from devfix.engine.joins import element
-from devfix.engine.places import AT_DEFAULT, LITERAL, OWNED, Place, alternatives
+from devfix.engine.places import AT_DEFAULT, LITERAL, OWNED, Place, alternatives, is_parameter
 from devfix.engine.transfer.protocols import Protocols
 from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import may_be_skipped, renews
@@ -33,6 +33,7 @@ from devfix.engine.values import (
     OBJECT,
     PAIR,
     SEQUENCE,
+    SLICE,
     STORE,
     TENSOR,
     UNKNOWN,
@@ -119,8 +120,8 @@ class Containers(Protocols):
             if key.__class__ is int and base.items is not None and (base.rest is None or key >= 0):
                 if -len(base.items) <= key < len(base.items):
                     return base.items[key]
-            if isinstance(node.slice, ast.Slice):
-                ends = _written(node.slice)
+            if self._takes_several(node.slice, index):
+                ends = _written(node.slice) if isinstance(node.slice, ast.Slice) else None
                 if ends is not None and base.items is not None and base.rest is None:
                     return Value(SEQUENCE, items=base.items[ends], links=base.links, ref=base.ref)
                 return Value(SEQUENCE, rest=self.any_of(base), links=base.links, ref=base.ref)
@@ -133,7 +134,7 @@ class Containers(Protocols):
                 return ANYTHING
             return self.any_of(base) or ANYTHING
         if kind == MODULE:
-            if isinstance(node.slice, ast.Slice):
+            if self._takes_several(node.slice, index):
                 return base
             part = self._part(base)
             return part if part.ref is not None or part.kind == TENSOR else part.but(links=base.links)
@@ -148,6 +149,15 @@ class Containers(Protocols):
         if kind == LIBRARY and str(base.ref).endswith(".__dict__"):  # `models.__dict__[name]`
             return Value(LIBRARY, ref=f"{str(base.ref).removesuffix('__dict__')}{ANY_MEMBER}")
         return ANYTHING
+
+    def _takes_several(self, at: ast.expr, index: Value) -> bool:
+        """Is an index of a list a slice: as it is written, or as a test of its class tells?"""
+        if isinstance(at, ast.Slice) or index.role == SLICE:
+            return True
+        if index.kind != UNKNOWN or not is_parameter(index.place) or not isinstance(at, ast.Name):
+            return False
+        own = self.function is not None and index.place.key == ("parameter", id(self.function.node), at.id)
+        return own and ((id(self.function), f"isinstance({at.id}, int)"), False) in self.state.path
 
     def _gives_number(self, node: ast.Subscript, base: Value) -> bool:
         """Is it `loss.data[0]`, for torch before 0.4?"""
