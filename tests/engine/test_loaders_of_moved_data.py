@@ -70,3 +70,33 @@ def test_a_part_of_data_has_no_device() -> None:
         + PROGRAM.format(made=MOVED[-1][0], loader="DataLoader(b)", names="x", moved="", first="x")
     )
     assert ".device)" not in devfix.fix(source=text, settings=False).text.split("def main", 1)[1]
+
+
+GIVEN = """
+from torch.utils.data import DataLoader
+
+net = nn.Linear(4, 2).to(device)
+
+
+def score({parameter}):
+    right = 0
+    for batch in {parameter}:
+        right += (net(batch.x).argmax(1) == batch.y).sum()
+    return right
+
+
+def main(rows):
+    frame = rows.frame{moved}
+    print(score(DataLoader(frame, batch_size=2)))
+"""
+
+
+@pytest.mark.parametrize("parameter", ["loader", "val_loader: DataLoader"])
+def test_a_function_that_is_given_the_loader(parameter: str) -> None:
+    name = parameter.partition(":")[0]
+    text = HEAD + CHOSEN + GIVEN.replace("({parameter})", f"({parameter})").replace("{parameter}", name)
+    told = [
+        devfix.check(source=text.replace("{moved}", moved), settings=False).findings
+        for moved in (".to(device)", "")
+    ]
+    assert [[one.codemod for one in findings] for findings in told] == [[], ["move-inputs"]]

@@ -91,6 +91,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the framework that places the module may place its batches, too"
     if is_left_of_batch(mismatch, analysis):
         return "whoever wrote the collate function knows what it gives, and moves the others"
+    if not analysis.over_moved.isdisjoint(_loaders_given(mismatch.stray.links[0])):
+        return "calls pass loaders over data that were moved"
     if PATH_TAKEN in kinds:
         return "it is not known whether one run reaches both lines"
     followed = _is_followed(mismatch, analysis) or _is_output(mismatch, analysis)
@@ -338,7 +340,8 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
     row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None
     if mismatch.anchor.kind != MODULE and not passed and row is not None and row.form == "array":
         return False  # an array may have no dimensions, and its tensor mixes with any device
-    if mismatch.assumed - {Assumption(LIBRARY_CALL)} or (analysis.has_open_loaders and _is_of_caller(made)):
+    opened = analysis.has_open_loaders and bool(_loaders_given(made))
+    if opened or mismatch.assumed - {Assumption(LIBRARY_CALL)}:
         return False
     anchor = mismatch.anchor
     made_by = next((one.name for one in anchor.links[:1] if one.kind == MAKE), "")
@@ -349,15 +352,15 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
     return seen or (anchor.kind == MODULE and _is_fed(mismatch, row, analysis))
 
 
-def _is_of_caller(made: Link) -> bool:
-    """Is it a batch of a loader that is an argument?"""
+def _loaders_given(made: Link) -> set[tuple[object, str]]:
+    """The parameters, each with its function, that may be the loader that a batch is of."""
     loop, source = made.node, made.file.source
     home = source.enclosing(loop, ast.FunctionDef, ast.AsyncFunctionDef)
     function = made.file.of_node.get(home) if home is not None else None
     if not isinstance(loop, (ast.For, ast.AsyncFor)) or not isinstance(function, Function):
-        return False
+        return set()
     names = {one.id for one in ast.walk(loop.iter) if isinstance(one, ast.Name)}
-    return any(one.arg in names for one in function.parameters)
+    return {(id(function.node), one.arg) for one in function.parameters if one.arg in names}
 
 
 def is_main_input(mismatch: Mismatch) -> bool:

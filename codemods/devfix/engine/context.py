@@ -72,6 +72,9 @@ class Context:
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
         # The parameters for which calls pass loaders whose collate function is in view.
         self.collated: set[tuple[object, str]] = set()
+        self.over_moved: set[tuple[object, str]] = (
+            set()
+        )  # those for which they pass loaders over data that were moved
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
         self._uses: dict[Function, Uses] = {}
         self._evidence: dict[Function, dict[str, Evidence]] = {}
@@ -263,6 +266,8 @@ class Context:
         for name, value in bound.items():
             if value.kind == LOADER and value.like is not None:
                 self.collated.add((id(function.node), name))
+            if value.kind == LOADER and value.rest is not None and value.rest.is_moved:
+                self.over_moved.add((id(function.node), name))
             if is_called(value.place):
                 continue  # that is as good as what the caller itself is given
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
