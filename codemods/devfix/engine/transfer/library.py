@@ -301,9 +301,7 @@ class Library(OutOfSight):
                 self.analysis.made[inner.ref] = inner
             if layer != "scatters" and "device_ids" not in keywords:
                 return inner
-            alone = any(
-                asks_how_many(one) for one, _ in self.state.path
-            )  # if there is one, nothing is wrapped
+            alone = any(asks_how_many(one) for one, _ in self.state.path)  # one alone is not wrapped
             if inner.ref is not None and not alone:
                 self._wrapped(inner, arguments)
             return inner.but(role="scatters")
