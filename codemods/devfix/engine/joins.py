@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devfix.engine.forms import joined
-from devfix.engine.places import AT, NOWHERE, ON_CPU, Place, choose
+from devfix.engine.places import AT, CHOICE, NOWHERE, ON_CPU, Place, choose
 from devfix.engine.values import (
     ANYTHING,
     BATCH,
@@ -222,10 +222,13 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
                 place = choose(condition, *((place, ON_CPU) if device is a else (ON_CPU, place)))
             return device.but(place=place, forms=forms, const=...)
         return Value(UNKNOWN, forms=forms) if device.forms else ANYTHING
+    if condition is not None and UNKNOWN in kinds and not kinds.isdisjoint({TENSOR, BATCH}):
+        data = b if a.kind == UNKNOWN else a
+        if data.place.kind != CHOICE:  # it may be elsewhere on the other path
+            data = data.but(items=None, rest=None, fields=None) if data.kind == BATCH else data
+            return data.but(place=choose(condition, a.place, b.place), assumed=a.assumed | b.assumed)
     if kinds <= {TENSOR, NUMBER} or kinds <= {TENSOR, UNKNOWN}:
         tensor = a if a.kind == TENSOR else b
-        if condition is not None and UNKNOWN in kinds and tensor.place.on_host:
-            return tensor.but(place=choose(condition, a.place, b.place), assumed=a.assumed | b.assumed)
         if condition is not None and NUMBER in kinds and tensor.place.kind != "choice":
             first, second = (a.place, NOWHERE) if tensor is a else (NOWHERE, b.place)
             return tensor.doubted(OR_NUMBER).but(place=choose(condition, first, second))

@@ -8,7 +8,7 @@ import re
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch, Term
 from devfix.engine.files import Function
-from devfix.engine.places import CHOICE, LITERAL, OF, VAR
+from devfix.engine.places import CHOICE, LITERAL, OF, VAR, alternatives
 from devfix.engine.uses import NO_EVIDENCE
 from devfix.engine.values import (
     BATCH,
@@ -99,9 +99,12 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
     scopes = mismatch.scopes
     if (device := device_of_argument(mismatch, source, at)) is not None:
         return device
-    if mismatch.anchor.place.kind == CHOICE:  # only where it is itself is right on every path
-        scopes = tuple((one, ()) for one, _ in scopes)
-    device = expressible(source, place, scopes, at, anchor_text(mismatch, analysis))
+    whole = mismatch.anchor.place if mismatch.anchor.place.kind == CHOICE else place
+    if whole.kind == CHOICE:  # only where it is itself is right on every path
+        scopes = tuple((one, tuple(term for term in terms if term.place == whole)) for one, terms in scopes)
+    device = expressible(source, whole, scopes, at, anchor_text(mismatch, analysis))
+    if _is_elsewhere(mismatch):
+        return device
     around = source.enclosing(at, *FUNCTIONS)
     function = analysis.file.of_node.get(around) if around is not None else None
     if device or not isinstance(function, Function):
@@ -135,6 +138,14 @@ def exact_at(mismatch: Mismatch, analysis: Analysis, at: ast.AST) -> str:
             term = Term(one.arg, form, place, assumed)
             device = device or expressible(source, place, ((function, (term,)),), at)
     return device
+
+
+def _is_elsewhere(mismatch: Mismatch) -> bool:
+    """May the other value be on another device on another path? Then only its own device is right on both."""
+    if mismatch.anchor.place.kind != CHOICE:
+        return False
+    places = [place for place, _ in alternatives(mismatch.anchor.place)]
+    return any(not place.on_host and place != mismatch.anchor_place for place in places)
 
 
 def anchor_text(mismatch: Mismatch, analysis: Analysis) -> str:
@@ -228,6 +239,8 @@ def made_at(mismatch: Mismatch) -> Link:
 
 def written(mismatch: Mismatch, analysis: Analysis, node: ast.AST) -> str:
     """The device of the others as it can be written at a node: as something visible, or as the function names it."""
+    if _is_elsewhere(mismatch):
+        return ""
     source = analysis.file.source
     device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
     if device and not device.startswith("next("):

@@ -159,7 +159,7 @@ class Requirements(Frame):
                 pairs += 1
                 relation = relate(a, b)
                 if relation in (DIFFERENT, FIXED, APART) and not _excused(a, b, both - path, both):
-                    if found is None:
+                    if found is None or (relation == found[0] and len(both) < len(found[3])):
                         found = relation, a, b, both
         if found is None:
             self._agree(one, other)
