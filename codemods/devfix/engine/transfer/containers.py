@@ -8,7 +8,7 @@ from devfix.engine.collections import mapping
 from devfix.engine.evidence import is_batch_name, is_labels_name, predates_scalars
 from devfix.engine.frame import Arguments
 from devfix.engine.joins import element
-from devfix.engine.places import AT_DEFAULT, LITERAL, OWNED, Place, alternatives, is_parameter
+from devfix.engine.places import AT_DEFAULT, LITERAL, OWNED, VAR, Place, alternatives, is_parameter
 from devfix.engine.transfer.protocols import Protocols
 from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import may_be_skipped, renews
@@ -86,6 +86,8 @@ class Containers(Protocols):
             uses = self.uses()
             if uses is not None and node.value.id in uses.sliced and uses.kind(node.value.id)[0] == TENSOR:
                 kind, base = TENSOR, base.but(kind=TENSOR)
+        if kind == UNKNOWN and base.place.is_named and self._is_row_index(index):
+            kind, base = TENSOR, base.but(kind=TENSOR)  # nothing else takes one that is on an accelerator
         if kind == BATCH and base.fields is None and _is_sliced(node.slice):
             kind, base = TENSOR, base.but(kind=TENSOR, items=None, rest=None)  # no dict or list takes this
             if isinstance(node.value, ast.Attribute) and node.value.attr == "data":  # nor does an array's
@@ -158,6 +160,11 @@ class Containers(Protocols):
             return False
         own = self.function is not None and index.place.key == ("parameter", id(self.function.node), at.id)
         return own and ((id(self.function), f"isinstance({at.id}, int)"), False) in self.state.path
+
+    def _is_row_index(self, index: Value) -> bool:
+        """Is an index a tensor with dimensions that was moved to a device?"""
+        moved = index.kind == TENSOR and index.rank == 1 and index.is_moved
+        return moved and self.where(index).kind in (VAR, LITERAL)
 
     def _gives_number(self, node: ast.Subscript, base: Value) -> bool:
         """Is it `loss.data[0]`, for torch before 0.4?"""
