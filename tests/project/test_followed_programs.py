@@ -352,7 +352,7 @@ def test_what_another_file_makes_stays_behind_where_a_flag_moves_the_others(tmp_
     assert found(tmp_path) == []
     write(tmp_path, {"main.py": SCRIPT.replace("    weights = weights.cuda()\n", "")})
     (one,) = found(tmp_path)
-    assert one == "main.py:13 place-factory"
+    assert one == "main.py:21 place-factory"
 
 
 def test_a_batch_with_a_star_is_all_that_is_taken(tmp_path: Path) -> None:

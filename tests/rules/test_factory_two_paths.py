@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from applying import findings, fixed
+from devfix.engine.joins import join
+from devfix.engine.places import AT_DEFAULT, CHOICE, OF, VAR, Place
+from devfix.engine.values import BATCH, TENSOR, UNKNOWN, Value
 from devfix.findings import Safety
 from devfix.rules.place_factory import PlaceFactory
 
@@ -97,3 +100,21 @@ def test_the_device_of_one_path_is_not_written_for_both() -> None:
     """`self.device` is wrong where the caller's own tensor is on another one."""
     body = "y = self.embed(x).to(self.device) if hint is None else hint\nreturn (y + 1).exp() + torch.zeros(5, 5)"
     assert "device=self.device" not in fixed(RULE, network(body))
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "is_kept"),
+    [
+        (
+            BATCH,
+            AT_DEFAULT,
+            False,
+        ),  # `other = batch if other is None else other`: whoever passes one has moved it
+        (BATCH, Place(VAR, "device"), True),
+        (TENSOR, AT_DEFAULT, True),
+        (TENSOR, Place(VAR, "device"), True),
+    ],
+)
+def test_of_which_data_both_places_are_kept(kind: str, place: Place, is_kept: bool) -> None:
+    given = Value(UNKNOWN, Place(OF, ("parameter", 0, "other")))
+    assert (join(given, Value(kind, place), "asked").place.kind == CHOICE) is is_kept

@@ -224,7 +224,8 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         return Value(UNKNOWN, forms=forms) if device.forms else ANYTHING
     if condition is not None and UNKNOWN in kinds and not kinds.isdisjoint({TENSOR, BATCH}):
         data = b if a.kind == UNKNOWN else a
-        if data.place.kind != CHOICE:  # it may be elsewhere on the other path
+        kept = data.kind == TENSOR or not data.place.on_host
+        if kept and data.place.kind != CHOICE:  # it may be elsewhere on the other path
             data = data.but(items=None, rest=None, fields=None) if data.kind == BATCH else data
             return data.but(place=choose(condition, a.place, b.place), assumed=a.assumed | b.assumed)
     if kinds <= {TENSOR, NUMBER} or kinds <= {TENSOR, UNKNOWN}:
