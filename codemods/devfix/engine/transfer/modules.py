@@ -262,8 +262,8 @@ class Modules(Holders):
         moved = value.kind == UNKNOWN and value.role == "moved" and value.place.on_device
         held = [value] if moved else [one for one, _ in self.tensors(value, at)]
         places = {self.where(one) for one in held}
-        if not held or not all(place.on_device for place in places):
-            return None
+        if not held or not all(place.kind in (VAR, LITERAL) for place in places):
+            return None  # or it is where callers have it, which may be the CPU
         assumed = frozenset({Assumption(LIBRARY_CALL, "DataLoader")}) if moved else held[0].assumed
         only = places.pop() if len(places) == 1 else NOWHERE
         return Value(BATCH, only, links=held[0].links, assumed=assumed)
