@@ -9,6 +9,9 @@ from pathlib import Path
 
 import devfix
 import pytest
+from devfix.checkers.signs import repeats
+from devfix.findings import AppendCall
+from devfix.text.source import Source
 from programs import marked
 
 HEAD = """\
@@ -313,3 +316,12 @@ def steps(n):
     (one,) = devfix.check(tmp_path, cache=False).findings
     assert (one.line - above, one.fix) == (3, "move it to `x.device`")
     assert one.message.startswith(f"`torch.arange(n)` (line {7 + above}) is on the CPU; ")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "is_there"), [(".to(device)", True), (".to(other)", False), (".cpu()", False)]
+)
+def test_a_move_that_is_there_is_not_written_again(suffix: str, is_there: bool) -> None:
+    source = Source("net(x.to(device))\n")
+    (moved,) = source.tree.body[0].value.args  # type: ignore[attr-defined]
+    assert repeats(AppendCall(source.span(moved), suffix), source) is is_there

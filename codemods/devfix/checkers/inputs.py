@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from devfix.checkers.certainty import is_main_input, is_proven, why_silent
 from devfix.checkers.earlier import fails_before
 from devfix.checkers.mismatches import codemod_of
-from devfix.checkers.signs import quoted
+from devfix.checkers.signs import quoted, repeats
 from devfix.checkers.wording import assumptions, shown, target_of, use_of
 from devfix.engine.analysis import Analysis
 from devfix.engine.facts import Mismatch
@@ -91,6 +91,8 @@ def findings(analysis: Analysis, *, non_blocking: bool = False) -> Iterator[Find
         mover = Mover(analysis, group.names, ", non_blocking=True" if non_blocking else "")
         finding = _finding(mover, group.inputs, analysis)
         edits = finding.fix.edits if finding.fix is not None else ()
+        if any(repeats(edit, analysis.file.source) for edit in edits):
+            continue  # two uses of one device are in one place
         if not edits or edits not in made:
             yield finding
         made.add(edits)

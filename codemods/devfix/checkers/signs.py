@@ -16,6 +16,7 @@ from devfix.engine.files import Class, Function
 from devfix.engine.places import CHOICE
 from devfix.engine.stores import has_own_way
 from devfix.engine.values import LIBRARY_CALL, MODULE, STORE, Assumption, Link
+from devfix.findings import AppendCall, Edit
 from devfix.models.loader import module_attributes
 from devfix.models.torch_api import turns_gradients_off
 from devfix.text.placing import dotted, expects_error
@@ -36,6 +37,13 @@ def quoted(source: Source, node: ast.AST, longest: int = 60) -> str:
     """The code of a node for a message; what has more than `longest` characters is "this value"."""
     code = " ".join(source.code(node).split())
     return f"`{code}`" if len(code) <= longest and "`" not in code else "this value"
+
+
+def repeats(edit: Edit, source: Source) -> bool:
+    """Does an edit append what an expression ends with already: `x.to(device)` to `x.to(device).to(device)`?"""
+    if not isinstance(edit, AppendCall):
+        return False
+    return source.text[edit.expression.start : edit.expression.end].endswith(edit.suffix)
 
 
 def is_as_computed(node: ast.AST, device: str) -> bool:
