@@ -19,7 +19,7 @@ _OWN_WAYS = frozenset(
     }
 )  # fmt: skip
 # In such a method: it may reach, or register, every attribute.
-_ANYTHING = re.compile(r"vars\(|getattr\(|setattr\(|dir\(|register_\w+\(|_buffers\b")
+_ANYTHING = re.compile(r"vars\(|getattr\(|setattr\(|dir\(|register_(?:buffer|parameter|module)\(|_buffers\b")
 
 
 @dataclass(frozen=True)
