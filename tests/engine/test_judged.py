@@ -2743,6 +2743,29 @@ def test_an_old_type_moves_a_module(typed: str, given: str, told: bool) -> None:
     assert bool({"move-inputs", "module-never-moved"} & set(found)) is told
 
 
+ONE_GPU = """
+def run(loader, rank: int):
+    model = nn.Linear(4, 2).to(rank)
+    model = WRAPPED
+    for x, y in loader:
+        print(nn.functional.cross_entropy(model(x.to(rank)), y))
+run(torch.utils.data.DataLoader([(torch.ones(4), 1)] * 4), torch.cuda.current_device())
+"""
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        "nn.parallel.DistributedDataParallel(model, device_ids=[rank])",
+        "nn.DataParallel(model, device_ids=[rank])",
+        "nn.DataParallel(model, [rank])",
+        "nn.DataParallel(model)",
+    ],
+)
+def test_what_a_wrapped_model_gives_is_where_the_model_was_moved(wrapped: str) -> None:
+    assert "move-inputs" in codemods(ONE_GPU.replace("WRAPPED", wrapped))
+
+
 WRAPPED = """
 def wrapped(model, flag, device):
     WRAP

@@ -323,5 +323,5 @@ def steps(n):
 )
 def test_a_move_that_is_there_is_not_written_again(suffix: str, is_there: bool) -> None:
     source = Source("net(x.to(device))\n")
-    (moved,) = source.tree.body[0].value.args  # type: ignore[attr-defined]
+    moved = source.calls[0].args[0]
     assert repeats(AppendCall(source.span(moved), suffix), source) is is_there

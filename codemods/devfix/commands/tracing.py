@@ -132,7 +132,7 @@ def _assumed(assumed: Assumptions) -> Iterator[str]:
 
 
 def _line(node: ast.AST, file: File, facts: Watched) -> str:
-    """ "line 3", after the name of its file where that is another one."""
+    """The line of a node, after the name of its file where that is another one."""
     line = f"line {getattr(node, 'lineno', 0)}"
     return line if file is facts.file else f"{os.path.relpath(file.path)}, {line}"
 

@@ -70,7 +70,7 @@ class Context:
         self.file = file
         self.classes: Classes
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
-        # The parameters for which calls pass loaders whose collate function is in view, and over data that were moved.
+        # The parameters for which calls pass loaders: whose collate function is in view, and over data that was moved.
         self.collated: set[tuple[object, str]] = set()
         self.over_moved: set[tuple[object, str]] = set()
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then

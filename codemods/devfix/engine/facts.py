@@ -108,9 +108,9 @@ class Parts:
     method, or `__call__` -> where it is called of an element; `given_uses`: the same for what a parameter is, by its
     place. `kept_else`: links by which something else is kept, too. `wrapped`: cells of modules that are wrapped, on
     some path, in what moves their inputs; `unwrapped`: cell of a module -> the paths on which it is moved and not
-    wrapped; `scattering`: of modules of which a part is. `buffers`: a class, and the name
-    of what its objects register as a buffer. `made_of`: where a container of modules is made that all are parts of
-    other modules -> the cells of those. `empty`: cells of containers that have no part yet.
+    wrapped; `scattering`: cells of modules of which a part is wrapped. `buffers`: a class, and the name of what its
+    objects register as a buffer. `made_of`: where a container of modules is made that all are parts of other modules
+    -> the cells of those. `empty`: cells of containers that have no part yet.
     """
 
     moved: set[ast.AST] = field(default_factory=set)

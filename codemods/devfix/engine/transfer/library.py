@@ -303,7 +303,7 @@ class Library(OutOfSight):
                 return inner
             alone = any(asks_how_many(one) for one, _ in self.state.path)  # one alone is not wrapped
             if inner.ref is not None and not alone:
-                self._wrapped(inner, arguments)
+                self._wrapped(inner, arguments, moves=layer == "scatters")
             return inner.but(role="scatters")
         if dotted.startswith("torch.utils.data."):
             self.draws_on_host(last, arguments)
@@ -347,19 +347,15 @@ class Library(OutOfSight):
             )
         return None
 
-    def _wrapped(self, inner: Value, arguments: Arguments) -> None:
-        """A module is wrapped in what moves its inputs; one that is told a single GPU moves the module there."""
+    def _wrapped(self, inner: Value, arguments: Arguments, *, moves: bool) -> None:
+        """A module is wrapped in what moves its inputs, and, if it `moves` that and has a single GPU, the module."""
         parts, (values, keywords) = self.analysis.parts, arguments
         (parts.scattering if inner.role == "part" else parts.wrapped).add(inner.ref)
         above = parts.unwrapped.get(inner.ref, set())
         parts.unwrapped[inner.ref] = {path for path in above if not path >= self.state.path}
-        ids = keywords.get("device_ids") or (values[1] if len(values) > 1 else None)
-        if (
-            ids is not None
-            and ids[0].kind == SEQUENCE
-            and ids[0].items is not None
-            and len(ids[0].items) == 1
-        ):
+        ids, _ = keywords.get("device_ids") or (values[1] if len(values) > 1 else (ANYTHING, None))
+        alone = ids.kind == SEQUENCE and ids.items is not None and len(ids.items) == 1
+        if moves and alone and self.where(inner).on_host:
             self.move_module(inner.ref, NOWHERE)
 
     def _may_be_number(self, weight: Value, loss: str) -> bool:
