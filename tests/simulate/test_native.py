@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from devfix.simulate import supervise
 from devfix.simulate.errors import is_refusal
-from facts import facts
+from facts import facts, themes
 from later import needs_torch
 from test_cuda_facts import agrees
 
@@ -36,7 +36,6 @@ wanted = [fact for theme in {themes!r} for fact in facts(theme) if fact.devices 
 wanted = [fact for fact in wanted if fact.available(torch.__version__)]
 print(json.dumps([torch.__version__, outcomes(wanted, 2)]))
 """
-THEMES = ["accelerator", "first", "generators", "loading", "streams"]
 
 
 Python = Callable[..., supervise.Ended]
@@ -93,7 +92,7 @@ def wrong(python: Python, themes: list[str], devices: int, built: Path, change: 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_the_facts(built: Path, devices: int, python: Python) -> None:
     # What two facts of one device import, each in a fork, takes seconds.
-    assert not wrong(python, THEMES, devices, built, "import torch._dynamo" if devices == 1 else "")
+    assert not wrong(python, themes(), devices, built, "import torch._dynamo" if devices == 1 else "")
 
 
 # A build for CPUs that is like one for GPUs: with a kernel and a function for CUDA that are torch's own.
@@ -133,6 +132,58 @@ def test_what_comes_to_cuda_itself_is_no_verdict() -> None:
     )
     assert is_refusal("AcceleratorError: CUDA error: no CUDA-capable device is detected")
     assert not is_refusal("AcceleratorError: CUDA error: invalid device ordinal")
+
+
+TRAINED = """
+from devfix.simulate import stats
+import torch.nn as nn, torch.nn.functional as F
+
+def steps(device):
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten())
+    model = nn.Sequential(body, nn.Linear(128, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 5))
+    x, y = torch.randn(4, 3, 8, 8), torch.tensor([0, 3, 1, 4])
+    model, x, y = model.to(device), x.to(device), y.to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y) + model[1].weight[y.clamp(max=2)].square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return loss.item()
+
+steps("cuda")
+before, by_python = stats.kernels, stats.launched
+assert abs(steps("cuda") - steps("cpu")) < 1e-6
+print(stats.kernels - before > 150, (stats.launched - by_python) / (stats.kernels - before) < 0.02)
+"""
+
+
+def test_a_step_of_training_is_computed_without_python(built: Path, python: Python) -> None:
+    done = python(ENABLE.format(tests=str(TESTS), devices=1, change="") + TRAINED, built)
+    assert done.output.splitlines()[-1:] == ["True True"], done.output
+
+
+FREED = """
+start = torch.cuda.memory_allocated()
+x = torch.zeros(1000, 1000, device="cuda")
+view = x[10:].t()
+y = (x + 1).relu_()
+three = torch.split_with_sizes_copy(x, [200, 300, 500])
+print((torch.cuda.memory_allocated() - start) // 4_000_000, y is y.add_(1), view.data_ptr() == x[10].data_ptr())
+del x, y, three
+print((torch.cuda.memory_allocated() - start) // 4_000_000)
+del view
+print(torch.cuda.memory_allocated() - start, torch.cuda.max_memory_allocated() // 4_000_000)
+torch.cuda.reset_peak_memory_stats()
+print(torch.cuda.max_memory_allocated() - start)
+"""
+
+
+def test_memory_is_counted_until_it_is_freed(built: Path, python: Python) -> None:
+    done = python(ENABLE.format(tests=str(TESTS), devices=1, change="") + FREED, built)
+    assert done.output.splitlines()[-4:] == ["3 True True", "1", "0 3", "0"], done.output
 
 
 SWAPPED = """

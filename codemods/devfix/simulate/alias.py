@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from devfix.simulate import memory
+from devfix.simulate import memory, native_kernels
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import check_ordinal, guard_of, machine
 
@@ -38,9 +38,12 @@ _COMPRESSED = {
 }
 _nested = torch.ops.aten._nested_view_from_buffer.default
 _set = torch.ops.aten.set_.source_Storage_storage_offset
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _relabel(tensor: Any, kind: int, index: int) -> Any:
+    if machine.shared is not None and tensor.__class__ in _PLAIN:
+        return native_kernels.relabel(tensor, -1 if kind == _CPU else index)
     capsule = _export(tensor)
     address = _pointer(capsule, b"dltensor")
     _uint64.from_address(address + _AFTER_DATA).value = kind | (index << 32)

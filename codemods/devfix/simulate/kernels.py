@@ -48,8 +48,8 @@ _VIEWS = frozenset(
         "set_.source_Storage",
     )
 )
-_OWN_NUMBERS = frozenset({"native_dropout"})  # draw from the device's generator, and take none
-_WAITS = frozenset(
+OWN_NUMBERS = frozenset({"native_dropout"})  # draw from the device's generator, and take none
+WAITS = frozenset(
     {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "is_nonzero", "equal", "bincount"}
     | {"unique_dim", "unique_consecutive", "index"}
 )
@@ -90,15 +90,23 @@ def lacks_a_part(error: RuntimeError) -> bool:
 
 def make_kernel(operation: Any, function: NativeFunction) -> Callable[..., Any] | None:
     """The CUDA kernel of an operation that has a CPU kernel; None where there can be none."""
-    schema = operation._schema
-    full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-    view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-    if full not in _VIEWS and not view:
-        return natively(lambda: Kernel(operation, function, full).run, operation)
+    if not is_view(operation):
+        return natively(lambda: Kernel(operation, function).run, operation)
     if not has_kernel(operation, "CPU"):
         return None
     # Only shapes: it can work on the cuda tensor itself.
     return lambda *arguments, **named: operation._op_dk(Key.CPU, *arguments, **named)
+
+
+def _full_name(schema: Any) -> str:
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+
+
+def is_view(operation: Any) -> bool:
+    """Does an operation look at the shape and the memory of its tensor only?"""
+    schema = operation._schema
+    view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    return view or _full_name(schema) in _VIEWS
 
 
 def _has_mask(indices: Any) -> bool:
@@ -140,16 +148,16 @@ class _Lowering:
 class Kernel:
     """The kernel of one operation."""
 
-    def __init__(self, operation: Any, function: NativeFunction, full: str, method: str = "") -> None:
+    def __init__(self, operation: Any, function: NativeFunction, method: str = "") -> None:
         schema = operation._schema
         arguments = schema.arguments
         self.call = operation._op  # what calling it comes to
         self.name = schema.name.removeprefix("aten::")
-        self.waits = self.name in _WAITS
+        self.waits = self.name in WAITS
         self.checks_types = self.name in dtypes.CHECKED
         self.takes_floats = dtypes.takes_floats(self.name)
         self.alerts = self.name in determinism.ALERTS
-        self.own_numbers = self.name in _OWN_NUMBERS
+        self.own_numbers = self.name in OWN_NUMBERS
         self.packet = operation.overloadpacket
         self.run_with = operation._op_dk
         self.names = [argument.name for argument in arguments]
@@ -172,7 +180,9 @@ class Kernel:
 
         self.method = method or function.method
         self.device_check = function.device_check
-        self.own_check = OWN_CHECKS.get(self.name) or OWN_CHECKS.get(full.removeprefix("aten::"))
+        self.own_check = OWN_CHECKS.get(self.name) or OWN_CHECKS.get(
+            _full_name(schema).removeprefix("aten::")
+        )
         if machine.kind == "cuda" and self.own_check is None:
             self.own_check = CUDA_CHECKS.get(self.name)
         # One C++ function serves CPU and CUDA.
@@ -196,7 +206,7 @@ class Kernel:
         return None
 
     def run(self, *arguments: Any, **named: Any) -> Any:
-        stats.kernels += 1
+        stats.launched += 1
         if machine.bad_fork:
             check_process()
         if self.waits and (self.name != "index" or _has_mask(arguments[1])):

@@ -19,7 +19,7 @@ def make_layout_kernel(operation: Any, function: NativeFunction, layout: str) ->
     It must have one for the CPU's key.
     """
     cpu = f"{layout}CPU"
-    kernel = Kernel(operation, function, "", function.sparse_method(f"{layout}{machine.key}"))
+    kernel = Kernel(operation, function, function.sparse_method(f"{layout}{machine.key}"))
     if function.dispatch.get(cpu) != function.dispatch[f"{layout}{machine.torch_kind.like}"]:
         return natively(lambda: kernel.run, operation)
     run, cpu_key = operation._op_dk, getattr(torch._C.DispatchKey, cpu)

@@ -14,10 +14,15 @@ from typing import Any
 class Stats:
     """What this process has done on simulated devices so far."""
 
-    kernels: int = 0  # kernels launched
+    launched: int = 0  # kernels of Python
     mixed: int = 0  # of them, those whose tensors were not all on one device
     refusals: int = 0  # SimulationUnsupported made
     last_refusal: str = ""
+
+    @property
+    def kernels(self) -> int:
+        """Kernels launched."""
+        return self.launched + (machine.shared.kernels if machine.shared is not None else 0)
 
 
 @dataclass
@@ -80,6 +85,13 @@ class Machine:
     # Of a run that goes on after device errors (`keeping_going`): may a kernel go on, and with which generator?
     carry_on: Callable[[str, Exception, Sequence[Any]], bool] | None = None
     other_generator: Callable[[str, Exception, Any, Any], Any] | None = None
+    shared: Any = None  # what the compiled kernels know as well: native_kernels.Shared
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _SHARED and self.shared is not None:
+            self.shared.used = self.used
+            self.shared.careful = self.bad_fork or self.sync_debug or self.capture is not None
 
     def become(self, kind: str, devices: int) -> None:
         self.kind, self.torch_kind, self.devices = kind, KINDS[kind], devices
@@ -103,6 +115,7 @@ class Machine:
         return torch.device(self.kind, index)
 
 
+_SHARED = frozenset({"shared", "used", "bad_fork", "sync_debug", "capture"})
 machine = Machine()
 stats = Stats()
 _local = threading.local()

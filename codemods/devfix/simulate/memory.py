@@ -54,6 +54,8 @@ _ledger = _Ledger()
 
 def note(tensor: Any) -> None:
     """A tensor has come to a device; if its memory is known, nothing is new."""
+    if machine.shared is not None:  # there, memory says itself when it is freed
+        return
     storage = tensor.untyped_storage()
     size = _bytes_of(storage)
     if not size:
@@ -96,7 +98,7 @@ def check_room(size: Any, dtype: Any) -> None:
     wanted = (dtype or torch.get_default_dtype()).itemsize
     for length in size:
         wanted *= length
-    if wanted <= TOTAL - _ledger.devices[current_device()].allocated:
+    if wanted <= TOTAL - _known(current_device()).allocated:
         return
     free = TOTAL - figures(None).allocated
     if wanted > free:
@@ -123,8 +125,18 @@ def figures(device: Any) -> _Device:
             f"Invalid device argument {chr(index & 127)}: did you call init?"
         )  # an int8 is a char
     _sweep()
-    _ledger.devices[index].reach()
-    return _ledger.devices[index]
+    known = _known(index)
+    known.reach()
+    return known
+
+
+def _known(index: int) -> _Device:
+    known = _ledger.devices[index]
+    if machine.shared is not None:
+        counted = machine.shared.memory[index]
+        for name, _ in counted._fields_:
+            setattr(known, name, getattr(counted, name))
+    return known
 
 
 def _empty_cache() -> None:
@@ -132,11 +144,17 @@ def _empty_cache() -> None:
         known = figures(index)
         known.reserved = 0
         known.reach()
+        if machine.shared is not None:
+            machine.shared.memory[index].reserved = known.reserved
 
 
 def _reset_peak(device: Any = None) -> None:
+    from devfix.simulate.devices import device_index
+
     known = figures(device)
     known.peak, known.peak_reserved = known.allocated, known.reserved
+    if machine.shared is not None:
+        machine.shared.memory[device_index(device)].peak = known.allocated
 
 
 def _stats(device: Any = None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // The devices of a simulated machine, as libtorch's C++ asks for them: a device guard and CUDA's hooks.
 //
-// `devfix simulate --build` compiles this against the headers of the installed torch (build.py), so that the compiler
+// `devfix simulate --build` compiles this against the headers of the installed torch (native.py), so that the compiler
 // knows the layouts that guard.py and hooks.py otherwise find out and check. The answers are Python's (native.py).
 
 #include <ATen/detail/CUDAHooksInterface.h>

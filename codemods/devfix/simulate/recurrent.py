@@ -46,7 +46,7 @@ def _layer(operation: Any) -> Callable[..., Any]:
         tensors = [input, *(hx if listed else (hx,)), *params]
         if not _is_of_cudnn(tensors, settings):
             return operation._op_dk(singly, input, *arguments)
-        stats.kernels += 1
+        stats.launched += 1
         check_process()
         states = len(tensors) - len(params)
 
@@ -110,7 +110,7 @@ class _Layer(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to 
 class _Gradients(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, leaves: Sequence[Any], outputs: Sequence[Any], count: int, *tensors: Any) -> Any:
-        stats.kernels += 1
+        stats.launched += 1
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         pairs = [
             (out, cpu_alias(grad.detach()))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import torch
 
-from devfix.simulate import lacking, mps, native, native_functions, others, recurrent
+from devfix.simulate import lacking, mps, native, native_functions, native_kernels, others, recurrent
 from devfix.simulate.errors import SimulationUnsupported, lacks
 from devfix.simulate.generators import Generator
-from devfix.simulate.kernels import has_kernel, make_kernel, natively
+from devfix.simulate.kernels import has_kernel, is_view, make_kernel, natively
 from devfix.simulate.layouts import make_layout_kernel
 from devfix.simulate.machine import machine
 from devfix.simulate.native_functions import NativeFunction
@@ -23,7 +23,9 @@ def install() -> tuple[str, ...]:
     for index in range(machine.devices):
         machine.default_generators.append(Generator(machine.device(index)))
     library = torch.library.Library("aten", "IMPL", machine.key)
-    keep(library)
+    beneath = torch.library.Library("aten", "IMPL", native_kernels.KEY)
+    keep(library, beneath)
+    compiled: dict[str, int] = {}
     special = special_kernels()
     missing = []
     functions = native_functions.load(machine.torch_kind.like, machine.key)
@@ -45,10 +47,18 @@ def install() -> tuple[str, ...]:
         if kernel is None:
             missing.append(full)
             continue
+        wants = None
+        if machine.shared is not None:
+            wants = native_kernels.wants(full, operation, by_hand is not None, is_view(operation))
         try:
-            library.impl(full, kernel)
+            (library if wants is None else beneath).impl(full, kernel)
         except Exception as error:  # torch has no one type for "this cannot be registered"
             missing.append(f"{full}: {error}")
+            continue
+        if wants is not None:
+            compiled[full] = wants
+    if compiled:
+        native_kernels.register(compiled)
     own = machine.key
     if machine.kind == "cuda":
         recurrent.install()
@@ -74,11 +84,11 @@ def install() -> tuple[str, ...]:
         _refuse("QuantizedCUDA", f"operator {{}} on QuantizedCUDA tensors has no simulated {own} kernel")
     if machine.gpu_build:
         for key in (own, *(f"{layout}{own}" for layout in layouts), "QuantizedCUDA"):
-            _cover(key)
+            _cover(key, {f"aten::{full}" for full in compiled} if key == own else set())
     return tuple(missing)
 
 
-def _cover(key: str) -> None:
+def _cover(key: str, compiled: Container[str]) -> None:
     """In a build for GPUs: a refusal in the place of each kernel of torch's own that none from here has taken.
 
     Collectives aside, whose kernels are the same for all devices.
@@ -86,7 +96,7 @@ def _cover(key: str) -> None:
     libraries: dict[str, Any] = {}
     for full in torch._C._dispatch_get_registrations_for_dispatch_key(key):
         space, _, name = full.partition("::")
-        if space == "c10d" or f"{space}/{name}/{key}" in torch.library._impls:
+        if space == "c10d" or full in compiled or f"{space}/{name}/{key}" in torch.library._impls:
             continue
         if space not in libraries:
             libraries[space] = torch.library.Library(space, "IMPL", key)

@@ -87,7 +87,7 @@ def _zero_tensor(
 
 
 def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
-    stats.kernels += 1
+    stats.launched += 1
     check_process()
     if machine.here(self) != machine.here(src):
         host = src if machine.here(self) else self
@@ -187,7 +187,7 @@ def _convolution_like(name: str) -> Callable[..., Any]:
             stats.mixed += 1
             # CPU input and cuda weight: not cuDNN on a GPU either, so torch's own code speaks.
             return operation._op_dk(Key.CompositeExplicitAutograd, *arguments, **named)
-        stats.kernels += 1
+        stats.launched += 1
         lowered = [cpu_alias(item) if isinstance(item, Tensor) else item for item in arguments]
         return all_to_cuda(operation(*lowered, **named), index)
 
@@ -222,7 +222,7 @@ def _softmax(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
     def kernel(self: Any, dim: int, half_to_float: bool) -> Any:
-        stats.kernels += 1
+        stats.launched += 1
         tensor = cpu_alias(self)
         try:
             result = operation(tensor.float() if half_to_float else tensor, dim, False)
@@ -237,7 +237,7 @@ def _softmax_backward(name: str) -> Callable[..., Any]:
     operation = getattr(aten, name).default
 
     def kernel(grad: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-        stats.kernels += 1
+        stats.launched += 1
         if grad.device != output.device:
             raise wrapper_error("output", output.device, grad.device, f"wrapper_CUDA_{name}")
         gradient = cpu_alias(grad)
