@@ -154,8 +154,8 @@ def main() -> int:
         "# Overhead of simulated CUDA", "",
         f"torch {version('torch')}, Python {platform.python_version()}, {platform.machine()}, one thread, "
         f"least CPU time of {options.rounds} interleaved rounds.", "",
-        "| train step | CPU, ms | simulated, ms | ratio | compiled, ms | ratio | recorded, ms | ratio to simulated | loss "
-        "differs by |",
+        "| train step | CPU, ms | simulated, ms | ratio | compiled, ms | ratio | recorded, ms | ratio to simulated "
+        "| loss differs by |",
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for name in rounds[0][0]:

@@ -186,6 +186,26 @@ def test_memory_is_counted_until_it_is_freed(built: Path, python: Python) -> Non
     assert done.output.splitlines()[-4:] == ["3 True True", "1", "0 3", "0"], done.output
 
 
+RESIZED = """
+x = torch.arange(4.0, device="cuda")
+view, start = x[1:3], torch.cuda.memory_allocated()
+storage = x.untyped_storage()
+storage.resize_(2**20)
+print(storage.nbytes(), view.tolist(), (torch.cuda.memory_allocated() - start) // 2**10)
+storage.resize_(0)
+print(storage.nbytes(), x.untyped_storage().nbytes(), torch.cuda.memory_allocated() - start)
+storage.resize_(16)
+x.copy_(torch.tensor([5.0, 6, 7, 8]))
+print(view.tolist(), torch.cuda.memory_allocated() - start)
+"""
+
+
+def test_storages_grow_and_give_their_memory_back(built: Path, python: Python) -> None:
+    done = python(ENABLE.format(tests=str(TESTS), devices=1, change="") + RESIZED, built)
+    wanted = ["1048576 [1.0, 2.0] 1023", "0 0 -512", "[6.0, 7.0] 0"]
+    assert done.output.splitlines()[-3:] == wanted, done.output
+
+
 SWAPPED = """
 from devfix.simulate import guard, enable
 read, swapped = guard.virtual_functions, {"type": "deviceCount", "deviceCount": "type"}

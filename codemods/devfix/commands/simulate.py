@@ -1,4 +1,4 @@
-"""`devfix simulate --build`: an extension of torch for devices that cannot be simulated without one."""
+"""`devfix simulate --build`: an extension of torch for simulated devices, faster and where nothing else will do."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from devfix.commands.running import complain
 )
 @option("--build", "Compile it, with the C++ compiler of $CXX or c++.", required=True)
 def simulate(build: bool) -> int:
-    """Compile an extension with which CUDA can be simulated where torch's own objects are not known well enough.
+    """Compile an extension that simulates CUDA faster, and where the objects of torch are not known well enough.
 
-    It is needed on systems other than Linux, and with a torch that is laid out otherwise; on GPU builds of torch,
-    it simulates a little more. It is kept in the cache folder of the user and used from then on, for this torch.
+    With it, programs of many small operations take half the time or less. It is needed on systems other than Linux,
+    and with a torch that is laid out otherwise; on GPU builds of torch, it simulates a little more. It is kept in the
+    cache folder of the user and used from then on, for this torch.
     """
     from devfix.doctor import machine
 

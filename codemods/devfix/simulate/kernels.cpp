@@ -4,9 +4,12 @@
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/CPUAllocator.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -371,6 +374,22 @@ at::Tensor relabel(const at::Tensor& tensor, int64_t index) {
                    : relabelled(tensor, on_device(tensor.storage(), static_cast<int>(index)), DispatchKey::CUDA);
 }
 
+// What resizing a storage does on CUDA: other memory, and what fits of the old one in it.
+void resize(const at::Tensor& tensor, int64_t bytes) {
+  auto* storage = tensor.storage().unsafeGetStorageImpl();
+  int index = tensor.get_device();
+  c10::Storage memory(c10::Storage::use_byte_size_t(), bytes, c10::GetCPUAllocator(), false);
+  auto* address = memory.unsafeGetStorageImpl()->mutable_data();
+  auto kept = std::min<int64_t>(bytes, static_cast<int64_t>(storage->nbytes()));
+  if (kept > 0) {
+    std::memcpy(address, storage->mutable_data(), kept);
+  }
+  auto size = in_steps(bytes, STEP);
+  allocate(index, size);
+  storage->set_data_ptr_noswap(c10::DataPtr(address, new Block{memory, size, index}, &release, tensor.device()));
+  storage->set_nbytes(bytes);
+}
+
 } // namespace
 
 #ifdef _WIN32
@@ -379,12 +398,14 @@ at::Tensor relabel(const at::Tensor& tensor, int64_t index) {
 #define EXPORTED extern "C"
 #endif
 
-// Begins with what Python and these kernels both know, and with the operator that makes a tensor of the other kind.
+// Begins with what Python and these kernels both know, and with two operators for Python.
 EXPORTED void devfix_share(Shared* given) {
   shared = given;
   static auto* library = new torch::Library(torch::Library::DEF, "devfix", std::nullopt, __FILE__, __LINE__);
   library->def("relabel(Tensor self, int index) -> Tensor");
+  library->def("resize_storage(Tensor self, int bytes) -> ()");
   library->impl("relabel", torch::dispatch(DispatchKey::CPU, &relabel));
+  library->impl("resize_storage", torch::dispatch(DispatchKey::CUDA, &resize));
 }
 
 // Registers kernels for CUDA: of each operation, what it wants, or -1 for a view and -2 for a copy.

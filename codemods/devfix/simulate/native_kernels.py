@@ -72,6 +72,12 @@ def relabel(tensor: Any, index: int) -> Any:
     return torch.ops.devfix.relabel.default._op_dk(torch._C.DispatchKey.CPU, tensor, index)
 
 
+def resize(storage: Any, size: int) -> None:
+    """Give an untyped storage of a device another size in bytes, and what fits of its contents."""
+    whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    torch.ops.devfix.resize_storage.default._op_dk(torch._C.DispatchKey.CUDA, whole, size)
+
+
 def wants(full: str, operation: Any, by_hand: bool, is_view: bool) -> int | None:
     """What a call of an operation must be like for its compiled kernel; None where there is none.
 

@@ -13,6 +13,7 @@ import torch
 from torch.overrides import has_torch_function_unary
 from torch.utils._device import _device_constructors
 
+from devfix.simulate import native_kernels
 from devfix.simulate.errors import SimulationUnsupported
 from devfix.simulate.machine import machine
 
@@ -130,8 +131,11 @@ def _install_storage() -> None:
     def resize_(self: Any, size: int) -> Any:
         if self.device.type != machine.kind:
             return resize(self, size)
+        if machine.shared is not None:
+            native_kernels.resize(self, size)
+            return self
         if size > real(self):
-            raise SimulationUnsupported("a storage on a device cannot grow")
+            raise SimulationUnsupported("a storage on a device cannot grow without `devfix simulate --build`")
         self._size_told = size  # memory that is given up early, as FSDP does, may as well be kept
         return self
 
