@@ -278,18 +278,16 @@ def test_issue_forms() -> None:
         assert "devfix doctor" in doctor["attributes"]["description"] and doctor["validations"]["required"]
 
 
-def test_workflow() -> None:
-    workflow = ROOT / ".github" / "workflows" / "tests.yml"
-    command = [
-        sys.executable,
-        "-m",
-        "check_jsonschema",
-        "--builtin-schema",
-        "vendor.github-workflows",
-        workflow,
-    ]
-    done = run(*command)
+def test_workflows() -> None:
+    workflow, weekly = (ROOT / ".github" / "workflows" / name for name in ("tests.yml", "torch.yml"))
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    done = run(*command, workflow, weekly)
     assert done.returncode == 0, done.stdout + done.stderr
+    tried = yaml.safe_load(weekly.read_text())["jobs"]["versions"]["strategy"]["matrix"]["include"]
+    (least,) = (
+        one.removeprefix("torch>=") for one in PROJECT["optional-dependencies"]["smoke"] if "torch" in one
+    )
+    assert "nightly" in tried[0]["torch"] and f"torch=={least}." in tried[1]["torch"]
     pythons = yaml.safe_load(workflow.read_text())["jobs"]["newest"]["strategy"]["matrix"]["python"]
     assert pythons[0] == PROJECT["requires-python"].removeprefix(">=") and "3.14" in pythons
     assert registry()
