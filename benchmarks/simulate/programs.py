@@ -2,10 +2,11 @@
 
     python benchmarks/simulate/programs.py [FILE] [--only WORD]
 
-Runs every script in `programs/` twice, unmodified: with this Python as it is, and by `devfix run`, with as many
-devices as a comment `# devices: 2` says. FILE
-gets the list as Markdown. The libraries must be installed; what is missing is listed as such. Two
-results are the same where they differ by at most 1e-5, relative to 1 or to the value.
+Runs every script in `programs/` three times, unmodified: with this Python as it is, by `devfix run`, and by
+`devfix run` with the kernels that `devfix simulate --build` compiles; with as many devices as a comment `# devices: 2`
+says. FILE gets the list as Markdown, with the CPU time that each program took on simulated devices, in relation to
+that on the CPU. The libraries must be installed; what is missing is listed as such. Two results are the same where
+they differ by at most 1e-5, relative to 1 or to the value.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TOLERANCE = 1e-5
-_LINE = re.compile(r"^([=!]) (.*?) (?:(-?[\d.]+(?:e[-+]\d+)?|nan|-?inf)|(\w+: .*))$", re.MULTILINE)
+_LINE = re.compile(r"^([=!]) (.*?) (?:(-?[\d.]+(?:e[-+]\d+)?|nan|-?inf) ([\d.]+)|(\w+: .*))$", re.MULTILINE)
 _PACKAGES = [
     "torch",
     "transformers",
@@ -47,17 +50,33 @@ _PACKAGES = [
 ]
 
 
-def run(script: Path, simulated: bool) -> dict[str, tuple[float | None, str]]:
-    """What each program of a script gave: a number, or an error."""
+@dataclass(frozen=True)
+class Result:
+    """What a program gave, a number or an error, and its CPU time in seconds."""
+
+    value: float | None
+    error: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.value:.7g}" if self.value is not None else f"`{self.error.replace('|', '/')}`"
+
+
+def environment(built: str) -> dict[str, str]:
+    path = str(HERE.parent.parent / "codemods")
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "DEVFIX_SIMULATE_BUILT": built}
+
+
+def run(script: Path, simulated: bool, built: str = "/nowhere") -> dict[str, Result]:
+    """What each program of a script gave; `built` is the folder of a compiled extension."""
     command = [sys.executable, str(script)]
     if simulated:
         devices = re.search(r"# devices: (\d)", script.read_text())
         command[1:1] = ["-m", "devfix", "run", "--devices", devices[1] if devices else "1"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent.parent / "codemods")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=3000)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(built), timeout=3000)
     found = {}
-    for mark, name, number, error in _LINE.findall(done.stdout):
-        found[name] = (float(number), "") if mark == "=" else (None, error)
+    for mark, name, number, seconds, error in _LINE.findall(done.stdout):
+        found[name] = Result(float(number), "", float(seconds)) if mark == "=" else Result(None, error)
     if done.returncode:
         print(f"{script.name}: exit code {done.returncode}\n{done.stderr[-2000:]}", file=sys.stderr)
     for text in re.findall(r"^devfix: .*$", done.stderr, re.MULTILINE):
@@ -71,17 +90,21 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only scripts whose name contains this")
     options = parser.parse_args()
     rows, same = [], 0
-    for script in sorted((HERE / "programs").glob("*.py")):
-        if script.name == "common.py" or options.only not in script.name:
-            continue
-        plain, simulated = run(script, False), run(script, True)
-        for name in plain:
-            left, right = plain[name], simulated.get(name, (None, "no result"))
-            verdict = judge(left, right)
-            same += verdict == "same"
-            rows.append((name, shown(left), shown(right), verdict))
-            print(*rows[-1], sep=" | ", flush=True)
-    runnable = sum(row[3] != "not run on the CPU" for row in rows)
+    with tempfile.TemporaryDirectory() as built:
+        build = [sys.executable, "-m", "devfix", "simulate", "--build"]
+        subprocess.run(build, env=environment(built), check=True)
+        for script in sorted((HERE / "programs").glob("*.py")):
+            if script.name == "common.py" or options.only not in script.name:
+                continue
+            plain, ways = run(script, False), [run(script, True), run(script, True, built)]
+            for name, left in plain.items():
+                found = [way.get(name, Result(None, "no result")) for way in ways]
+                verdict = judge(left, *found)
+                same += verdict == "same"
+                ratios = [f"{one.seconds / left.seconds:.1f}" if left.seconds else "" for one in found]
+                rows.append((name, str(left), *map(str, found), *ratios, verdict))
+                print(*rows[-1], sep=" | ", flush=True)
+    runnable = sum(row[-1] != "not run on the CPU" for row in rows)
     summary = f"{same} of {runnable} programs give the same on simulated CUDA as on the CPU"
     print(summary)
     if options.file:
@@ -94,23 +117,24 @@ def main() -> int:
             summary + ".",
             "",
         ]
-        table = ["| program | CPU | simulated CUDA | |", "|---|---|---|---|"]
+        table = [
+            "| program | CPU | simulated CUDA | compiled kernels | CPU time, simulated / CPU | compiled / CPU | |",
+            "|---|---|---|---|---|---|---|",
+        ]
         options.file.write_text(
             "\n".join([*head, *table, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
         )
     return 0 if same == runnable else 1
 
 
-def judge(left: tuple[float | None, str], right: tuple[float | None, str]) -> str:
-    if left[0] is None:
+def judge(left: Result, *found: Result) -> str:
+    if left.value is None:
         return "not run on the CPU"
-    if right[0] is None:
+    values = [one.value for one in found if one.value is not None]
+    if len(values) < len(found):
         return "fails"
-    return "same" if math.isclose(left[0], right[0], rel_tol=TOLERANCE, abs_tol=TOLERANCE) else "differs"
-
-
-def shown(result: tuple[float | None, str]) -> str:
-    return f"{result[0]:.7g}" if result[0] is not None else f"`{result[1].replace('|', '/')}`"
+    close = (math.isclose(left.value, one, rel_tol=TOLERANCE, abs_tol=TOLERANCE) for one in values)
+    return "same" if all(close) else "differs"
 
 
 def installed(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import traceback
 import warnings
 
@@ -15,11 +16,18 @@ import torch  # noqa: E402
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def seconds():
+    """CPU time of this process, and of those that it has waited for."""
+    used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def report(name, program):
-    """Run a program; print `= NAME VALUE` with the number that it gives, or `! NAME ERROR`."""
+    """Run a program; print `= NAME VALUE SECONDS` with the number that it gives, or `! NAME ERROR`."""
     torch.manual_seed(0)
+    start = seconds()
     try:
-        print(f"= {name} {float(program()):.9g}", flush=True)
+        print(f"= {name} {float(program()):.9g} {seconds() - start:.3f}", flush=True)
     except Exception as error:
         traceback.print_exc()
         print(f"! {name} {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
