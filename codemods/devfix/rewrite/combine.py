@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from devfix.findings import Finding, TextEdit
 from devfix.rewrite.layout import NEWLINE, CannotRewrite, comments, in_order, is_line, rank
+from devfix.text.parsing import parse
 from devfix.text.source import Source
 
 Fixing = tuple[Finding, tuple[TextEdit, ...]]
@@ -76,7 +77,7 @@ def verify(before: str, edits: Sequence[TextEdit], after: str, *, comments_stay:
     Raises CannotRewrite, naming what failed; after `text_edits` that is devfix's own bug.
     """
     try:
-        ast.parse(after)
+        parse(after)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise CannotRewrite(f"the result does not parse: {error}") from None
     at = done = 0

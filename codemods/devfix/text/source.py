@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from devfix.findings import Span
+from devfix.text.parsing import parse
 
 About = ParamSpec("About")
 Made = TypeVar("Made")
@@ -97,12 +98,12 @@ def children(node: ast.AST) -> list[ast.AST]:
 class Source:
     """The text of a Python file with its `ast`; immutable, and shared by all codemods.
 
-    Raises what `ast.parse` raises: SyntaxError, ValueError (NUL), RecursionError, MemoryError.
+    Raises what `parse` raises: SyntaxError, ValueError (NUL), RecursionError, MemoryError.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tree = ast.parse(text)
+        self.tree = parse(text)
 
     # --- positions -----------------------------------------------------------------------
 
