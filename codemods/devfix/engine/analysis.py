@@ -165,7 +165,8 @@ class Analysis(Context):
         kinds = [kind for kind, _ in self.known(function).values()]
         if self.callers is None or function.owner is not None or MODULE not in kinds:
             return {}
-        return passed(self.callers(function), function, self.parameters(function, None), state, self.origins)
+        calls = self.callers(function, alike=True)
+        return passed(calls, function, self.parameters(function, None), state, self.origins)
 
     def run_method(
         self,

@@ -39,9 +39,10 @@ class Callers(Protocol):
     """What each call in another file passes to a function; nothing if not all of them are known.
 
     Without `tests`, those of files of tests do not count: they mostly pass what is on the CPU, and are not its users.
+    With `alike`, nothing also where `passed` would find nothing, for which fewer files have to be run.
     """
 
-    def __call__(self, function: Function, tests: bool = True) -> list[Call]: ...
+    def __call__(self, function: Function, tests: bool = True, *, alike: bool = False) -> list[Call]: ...
 
 
 # Place -> the parameter by which something that is there comes in, and what has put it there, in another file.
@@ -83,6 +84,13 @@ def passed(
             owned = "owned" if any(one.role == "owned" for one in values) else ""
             found[name] = Value(LOADER, AT_DEFAULT, assumed=assumed, role=owned)
     return found
+
+
+def agree(calls: list[Call]) -> bool:
+    """May all of some calls, and of others that are not known yet, pass a parameter what `passed` tells?"""
+    names = {name for call in calls for name in call}
+    kinds = {_kind([call[name] for call in calls if name in call], calls) for name in names}
+    return not calls or not kinds.isdisjoint((DEVICE, MODULE, LOADER))
 
 
 def _kind(values: list[Given], calls: list[Call]) -> str:

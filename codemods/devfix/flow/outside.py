@@ -32,13 +32,13 @@ class Outside:
 
         return resolve if project is not None else None
 
-    def calls(self, function: Function, tests: bool = True) -> list[Call]:
-        """What calls in other files, also of `tests`, pass to a function; nothing if not all of them are known."""
+    def calls(self, function: Function, tests: bool = True, *, alike: bool = False) -> list[Call]:
+        """What calls in other files pass to a function: see `engine.callers.Callers`."""
         made = function.owner if function.name == "__init__" else None
         name, what = (function.name, "def") if made is None else (made.name, "class")
         if self.project is None or function.outer is not None or self._defined.get(name) != what:
             return []
-        return self.project.callers.given(self.path, name, what, tests)
+        return self.project.callers.given(self.path, name, what, tests, alike)
 
     @cached_property
     def _defined(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from devfix.documents import bytes_of
 from devfix.engine.analysis import Analysis
-from devfix.engine.callers import Call
+from devfix.engine.callers import Call, agree
 from devfix.engine.calling import Calling, PassedOn
 from devfix.engine.evidence import is_of_pytest
 from devfix.engine.files import File, Function
@@ -55,16 +55,26 @@ class Callers:
         self._state = ""  # of the files that it is made of
         self.complete = False  # was it made, and of all files?
 
-    def given(self, path: str, name: str, what: str, tests: bool) -> list[Call]:
-        """What each call in another file, also of `tests`, passes to a function; nothing if not all calls are known."""
-        found, function = list[Call](), Definition(path, name, what)
-        for path in self._importers(function):
-            if is_of_pytest(path) and not tests:
+    def given(self, path: str, name: str, what: str, tests: bool, alike: bool) -> list[Call]:
+        """What each call in another file, also of `tests`, passes to a function; nothing if not all calls are known.
+
+        With `alike`, nothing also if the calls agree about nothing: then few of those files have to be run.
+        """
+        function = Definition(path, name, what)
+        users = [one for one in self._importers(function) if tests or not is_of_pytest(one)]
+        sites = {one: self._sites(one, function) for one in users}
+        found = list[Call]()
+        for user, nodes in sites.items() if None not in sites.values() else ():
+            if not nodes:
                 continue
-            calls = self._calls(path, function)
-            if calls is None:
+            passed = depends.remembered(self._passed, user, partial(self._run, user))
+            known, source = passed.get((path, name), {}), self.project.files.source(user)
+            if not known and source is not None and "*" in source.imports:
+                continue
+            calls = [known.get((node.lineno, node.col_offset)) for node in nodes]
+            found += [call for one in calls if one for call in one]
+            if None in calls or (alike and not agree(found)):
                 return []
-            found.extend(calls)
         return found
 
     def told(self, path: str, text: str, check: Check) -> list[Told]:
@@ -115,8 +125,8 @@ class Callers:
                 found.append(path)
         return found if len(found) <= CALLERS else []
 
-    def _calls(self, path: str, function: Definition) -> list[Call] | None:
-        """What the calls of a file pass to the function; None if it may be called in a way out of sight."""
+    def _sites(self, path: str, function: Definition) -> list[ast.Call] | None:
+        """The calls of the function in a file; None if it may be called in a way out of sight."""
         source = self.project.files.source(path)
         if source is None:
             return []
@@ -138,14 +148,7 @@ class Callers:
                     if call is None:
                         return None
                     calls.append(call)
-        if not calls:
-            return []
-        passed = depends.remembered(self._passed, path, partial(self._run, path))
-        known = passed.get((function.path, function.name), {})
-        if not known and "*" in source.imports:
-            return []
-        found = [known.get((node.lineno, node.col_offset)) for node in calls]
-        return None if None in found else [call for one in found if one for call in one]
+        return calls
 
     def _run(self, path: str) -> PassedOn:
         """What a file passes to functions of other files."""
