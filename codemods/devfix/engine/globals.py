@@ -28,9 +28,11 @@ def declare(frame: Frame, name: str, outer: bool) -> None:
 
 def bound_by_callers(frame: Frame, name: str) -> Value | None:
     """What a function that is running has bound a global name to; None if none has."""
-    for one in _around(frame):
-        if name in one.globals:
+    one = frame.caller
+    while one is not None:
+        if name in one.globals and one.file is frame.file:
             return one.state.names.get(name)
+        one = one.caller
     return None
 
 
@@ -39,7 +41,7 @@ def known_to(caller: Frame, function: Function) -> tuple[object, ...]:
     held, running = caller.analysis.global_names(function.file), [caller, *_around(caller)]
     bound = [one for one in running if one.globals and one.file is function.file]
     named = function.file.source.names(function.node)
-    known = {name: value for name, value in held.telling() if name in named}
+    known = dict(held.telling(named))
     for one in reversed(bound):
         known.update(
             (name, one.state.names.get(name, ANYTHING)) for name in sorted(one.globals) if name in named

@@ -35,10 +35,13 @@ class Layered(MutableMapping[K, V]):
     that was frozen after it, so there are few. A key counts in the newest layer that has it.
     """
 
-    __slots__ = ("_below", "_flat", "_notes", "_own")
+    __slots__ = ("_below", "_flat", "_is_shared", "_notes", "_own")
 
     def __init__(self) -> None:
         self._own: dict[K, V] = {}
+        self._is_shared = (
+            False  # is `_own` that of a copy, too? Whoever changes it first makes one for itself
+        )
         self._below: tuple[dict[K, V], ...] = ()
         self._flat: dict[K, V] | None = None  # the layers below as one
         self._notes: Any = None  # of a subclass; all copies share them
@@ -47,15 +50,15 @@ class Layered(MutableMapping[K, V]):
         if len(self._own) > _SMALL:
             self._freeze()
         new = self.__class__.__new__(self.__class__)
-        new._own, new._below, new._flat = self._own.copy(), self._below, self._flat
-        new._notes = self._notes
+        new._own, new._below, new._flat, new._notes = self._own, self._below, self._flat, self._notes
+        new._is_shared = self._is_shared = True
         return new
 
     def _freeze(self) -> None:
         layer, below = self._own, self._below
         while below and len(below[0]) < 2 * len(layer):
             layer, below = {**below[0], **layer}, below[1:]
-        self._own, self._below, self._flat = {}, (layer, *below), None
+        self._own, self._below, self._flat, self._is_shared = {}, (layer, *below), None, False
 
     def _flattened(self) -> dict[K, V]:
         if self._flat is None:
@@ -66,9 +69,11 @@ class Layered(MutableMapping[K, V]):
         return self._flat
 
     def changed(self, other: Layered[K, V]) -> Iterable[K]:
-        """All keys whose values may differ, in the order of `other`; the values of all others are the same."""
+        """All keys whose values may differ, in the order of `other`; all others have the same values."""
         own, others = self._own, other._own
         if self._below is other._below:
+            if own is others or own == others:
+                return ()
             found = [key for key, value in others.items() if own.get(key) is not value]
             return found + [key for key in own if key not in others]
         keys: dict[K, V] = {}
@@ -98,7 +103,7 @@ class Layered(MutableMapping[K, V]):
         return default if found is None or found is _GONE else found
 
     def __contains__(self, key: object) -> bool:
-        return self.get(cast(K, key)) is not None
+        return self.get(key) is not None  # type: ignore[arg-type]
 
     def __getitem__(self, key: K) -> V:
         found = self.get(key)
@@ -107,18 +112,19 @@ class Layered(MutableMapping[K, V]):
         return found
 
     def __setitem__(self, key: K, value: V) -> None:
+        if self._is_shared:
+            self._own, self._is_shared = self._own.copy(), False
         self._own[key] = value
 
     def __delitem__(self, key: K) -> None:
         if key not in self:
             raise KeyError(key)
-        if self._below:
-            self._own[key] = cast(V, _GONE)
-        else:
+        Layered.__setitem__(self, key, cast(V, _GONE))
+        if not self._below:
             del self._own[key]
 
     def clear(self) -> None:
-        self._own, self._below, self._flat = {}, (), None
+        self._own, self._below, self._flat, self._is_shared = {}, (), None, False
 
     def __iter__(self) -> Iterator[K]:
         return (key for key, _ in self.items())

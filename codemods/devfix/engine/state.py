@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import count
 
 from devfix.engine.joins import MAX_CALLEES, join
@@ -52,11 +52,12 @@ class Names(Layered[str, Value]):
         if value.place.kind == CHOICE:
             for condition in conditions(value.place):
                 known.choices.setdefault(condition, {})[key] = None
-        self._own[key] = value
+        super().__setitem__(key, value)
 
-    def telling(self) -> Iterator[tuple[str, Value]]:
-        """What may be on a device, in the order in which the names were bound first."""
-        for name in sorted(self._notes.telling, key=self._notes.order.__getitem__):
+    def telling(self, named: Container[str] | None = None) -> Iterator[tuple[str, Value]]:
+        """What may be on a device, in the order in which the names were bound first; of some names, or of all."""
+        names = [name for name in self._notes.telling if named is None or name in named]
+        for name in sorted(names, key=self._notes.order.__getitem__):
             if (value := self.get(name)) is not None and value.kind in _TELLING:
                 yield name, value
 
@@ -85,7 +86,7 @@ class Heap(Layered[tuple[Cell, str], Value]):
 
     def __setitem__(self, key: tuple[Cell, str], value: Value) -> None:
         self._notes.setdefault(key[0], {})[key[1]] = None
-        self._own[key] = value
+        super().__setitem__(key, value)
 
     def attributes(self, cell: Cell) -> Iterator[tuple[str, Value]]:
         for name in self._notes.get(cell, ()):
