@@ -209,7 +209,7 @@ def _is_published(load: Load, path: ast.expr, source: Source) -> bool:
             if any(says("folder", source.code(one)) for one in value.args[:-1]):
                 return True
     wanted = path.id if isinstance(path, ast.Name) else path.value if isinstance(path, ast.Constant) else None
-    for call in source.calls if wanted and source.matches(_FETCHER) else ():
+    for call in source.calls if wanted and _fetches(source) else ():
         if says("runs", dotted(call.func)) and _FETCHER.search(ast.unparse(call)):
             if re.search(rf"(?<!\w){re.escape(str(wanted))}(?!\w)", ast.unparse(call)):
                 return True
@@ -220,6 +220,12 @@ def _is_published(load: Load, path: ast.expr, source: Source) -> bool:
     if not _is_given(load):
         return isinstance(path, ast.Constant) or load.function is not None
     return bool(values) and all(isinstance(_last(one), ast.Constant) for one in values)
+
+
+@remembered
+def _fetches(source: Source) -> bool:
+    """Does a file name a program that fetches files?"""
+    return _FETCHER.search(source.text) is not None
 
 
 def _last(node: ast.expr) -> ast.expr:

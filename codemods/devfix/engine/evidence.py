@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 from devfix.engine.places import ON_CUDA
 from devfix.text.source import Source, remembered
@@ -107,6 +108,7 @@ def asks_for_kind(condition: object) -> bool:
     return isinstance(condition, str) and _KIND.search(condition) is not None
 
 
+@cache
 def is_handed_name(name: str) -> bool:
     """Is a parameter one by which a caller says where all is done? Not `device_type`, nor `offload_device`."""
     return _HANDED.match(name) is not None
@@ -123,6 +125,7 @@ def may_be_moved_to(name: str) -> bool:
     return is_device_name(name) or name in ("gpu", "gpu_id", "device_id", "cuda", "rank")
 
 
+@cache
 def computes(function: str) -> bool:
     """Is a function out of sight one that runs the module that it is given, and does not train it?"""
     low = function.lower()
@@ -134,11 +137,13 @@ def trains(function: str) -> bool:
     return function.lower().startswith(("train", "fit", "finetune", "fine_tune"))
 
 
+@cache
 def is_local_rank(name: str) -> bool:
     """Is a name one that people give the number of a process among those of its machine?"""
     return name.lower().replace("_", "").replace("-", "").endswith(("localrank", "localprocessindex"))
 
 
+@cache
 def may_set_device(name: str) -> bool:
     """Is a function out of sight one that people make to start a process, and to set its device?"""
     low = name.lower()
@@ -258,6 +263,7 @@ def is_loader_name(name: str) -> bool:
     return name.endswith("loader")  # several, of "loaders", yield loaders
 
 
+@cache
 def prepares_inputs(path: str) -> bool:
     """Does a function out of sight make inputs of a model, on the CPU, as its name says?"""
     return _PREPARES.search(path) is not None
@@ -298,6 +304,7 @@ def is_labels_name(name: str) -> bool:
     return _LABELS.search(name) is not None
 
 
+@cache
 def is_loss_name(path: str) -> bool:
     """Is what is called by a path called like a loss?"""
     return _LOSS.search(path.rpartition(".")[2]) is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
+from functools import lru_cache
 
 # What is said -> the words that say it; `(?i)`: in any case.
 _WORDS = {
@@ -59,7 +61,8 @@ _WORDS = {
 _PATTERNS = {what: re.compile(words) for what, words in _WORDS.items()}
 
 
-def says(what: str, name: object) -> bool:
+@lru_cache(10_000)
+def says(what: str, name: Hashable) -> bool:
     """Does a name, a path or a text say one of the things above of itself?"""
     return isinstance(name, str) and _PATTERNS[what].search(name) is not None
 

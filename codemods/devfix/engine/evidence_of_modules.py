@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 from devfix.engine.evidence import computes, is_module_name
 from devfix.text.source import Source, remembered
@@ -67,6 +68,7 @@ def makes_module(maker: str) -> bool:
     return is_layer_name(name) or (loaded and name[:1].isupper())
 
 
+@cache
 def is_size_name(name: str) -> bool:
     """Is an attribute of a module called like a number: `in_features`, `hidden_size`?"""
     return _SIZE.search(name) is not None
@@ -203,16 +205,19 @@ def may_hold_no_weights(name: str) -> bool:
     return _NO_MODULE.search(name) is not None
 
 
+@cache
 def is_optimizer(name: str) -> bool:
     """Is a class out of sight called like an optimizer with state?"""
     return _OPTIMIZER.match(name) is not None
 
 
+@cache
 def is_average(name: str) -> bool:
     """Is a class called like those that keep an average of the weights of a module?"""
     return _AVERAGE.match(name) is not None
 
 
+@cache
 def is_loss(name: str) -> bool:
     """Is a class out of sight one of losses, by its name? Few have weights."""
     low = name.rpartition(".")[2].lower()

@@ -179,8 +179,10 @@ class Models(NamedTuple):
 
     def converter(self, dotted: str) -> str:
         """What the result of a call does the same as, when it is called in turn; empty if that is not known."""
-        made = self.converters.get(dotted)
-        return made or next((one for name, one in self.makers if fnmatch.fnmatchcase(dotted, name)), "")
+        if dotted not in self.converters:
+            found = (one for name, one in self.makers if fnmatch.fnmatchcase(dotted, name))
+            self.converters[dotted] = next(found, "")
+        return self.converters[dotted]
 
     def layer(self, dotted: str) -> str:
         """What a class is to its data: one of _LAYERS or of _CLASSES, or an empty string for any other."""

@@ -38,14 +38,20 @@ _CHOICES = re.compile(
     rb"\b(?:args|opts?|cfg|config|conf|params|hparams|options|flags|settings)\.device\b",
     re.IGNORECASE,
 )
-_MOVES = re.compile(
-    rb"\.cuda\(|\.to\(|\bTrainer\(|accelerat|lightning|DataParallel|default_device", re.IGNORECASE
-)
+_MOVES = (b".cuda(", b".to(", b"accelerat", b"lightning", b"dataparallel", b"default_device")  # in any case
+_TRAINER = re.compile(rb"\btrainer\(")
 # A device that something is made on, other than one that was handed over; or an accelerator by name.
 _MAKES = re.compile(
     rb"[(,]\s*device\s*=\s*(?!None|[\"']cpu|device\b|torch\.device\([\"']cpu)|default_tensor_type\(|"
     rb"(?:=|\(|\bif\b)[^#\n]{0,100}[\"'](?:cuda|mps|xpu)\b"
 )
+_MADE_WITH = (
+    b"device",
+    b"default_tensor_type(",
+    b"cuda",
+    b"mps",
+    b"xpu",
+)  # one of these is in each such text
 # A GPU that is insisted on is no choice.
 # What is said before, such as a line to a log, changes nothing.
 _LEAVES = (
@@ -127,12 +133,13 @@ def spelled_out(data: bytes) -> bytes:
 
 def moves(data: bytes) -> bool:
     """May a file move anything to a device?"""
-    return _MOVES.search(data) is not None
+    low = data.lower()  # ten times as fast as to search for words in any case
+    return any(map(low.__contains__, _MOVES)) or (b"trainer(" in low and _TRAINER.search(low) is not None)
 
 
 def places(data: bytes) -> bool:
     """May a file put anything on a device, other than one that it is given?"""
-    return moves(data) or _MAKES.search(data) is not None
+    return moves(data) or (any(map(data.__contains__, _MADE_WITH)) and _MAKES.search(data) is not None)
 
 
 def writes(data: bytes) -> bool:
