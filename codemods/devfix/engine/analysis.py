@@ -10,7 +10,7 @@ from devfix.engine import facts
 from devfix.engine.callers import Callers, Origins, passed
 from devfix.engine.classes import Classes
 from devfix.engine.context import Bound, Context
-from devfix.engine.events import Event
+from devfix.engine.events import Event, may_move
 from devfix.engine.files import Class, File, Function
 from devfix.engine.fixtures import fixtures
 from devfix.engine.forms import Forms, annotated
@@ -83,7 +83,7 @@ class Analysis(Context):
         self.typed: dict[Function, dict[str | int, str]] = {}  # the arguments that are handed on as a type
         self.asked: set[object] = set()  # the devices that are chosen by whether there is an accelerator
         self.default_is_known = True
-        self.follows_all = False  # histories also in files that move nothing
+        self.has_histories = may_move(file.source)
         self.type_is_known = True  # of `torch.Tensor(..)`, which the default device does not change
         self.company: dict[ast.AST, set[ast.AST]] = {}  # what is made on the CPU and meets its like there
         self.read_on_host: set[ast.AST] = set()  # what is read on the CPU, and where it is made there
@@ -108,6 +108,7 @@ class Analysis(Context):
         self._seen: dict[object, int] = {}  # what was noted, and with how many assumptions
         self._runs: dict[Function, int] = {}
         self._memo: dict[object, tuple[Value, list[_Changed], object]] = {}
+        self._sites: dict[object, int] = {}  # a call, and the site of its caller -> a number below 0
         self.active: list[Function] = []
         self._budgets = [400 + 10 * len(file.all_functions), MAX_FAR_RUNS]
 
@@ -139,11 +140,8 @@ class Analysis(Context):
             if self._runs.get(function) or function.file is not self.file or outer.quiet:
                 continue
             state = self.first.get(function, outer.state).copy()
-            state.names, state.path, state.dead = (
-                Names(self.parameters(function, None).items()),
-                NO_PATH,
-                False,
-            )
+            state.names = Names(self.parameters(function, None).items())
+            state.path, state.dead = NO_PATH, False
             frame = self.runs(self, function.file, function, state, outer=outer, depth=1)
             self._run(frame)
 
@@ -245,7 +243,8 @@ class Analysis(Context):
             state.path if any(value.place.kind == "choice" for value in names.values()) else None,
             known_to(caller, function),
         )
-        known, site = self._memo.get(key), (id(node), caller.site)
+        here = id(node), caller.site
+        known, site = self._memo.get(key), self._sites.setdefault(here, -1 - len(self._sites))
         # What is made by another call is another one.
         if known is not None and (not known[1] or known[2] == site):
             self._again(state, known[1])

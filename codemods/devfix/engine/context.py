@@ -74,8 +74,6 @@ class Context:
         self.collated: set[tuple[object, str]] = set()
         self.over_moved: set[tuple[object, str]] = set()
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
-        self._uses: dict[Function, Uses] = {}
-        self._evidence: dict[Function, dict[str, Evidence]] = {}
         self._forms: dict[Function, dict[str, Forms]] = {}
         self._bodies: dict[str, Run] = {}
         self.relevance = Relevance()
@@ -84,15 +82,15 @@ class Context:
         return self.classes.kind(owner)
 
     def uses(self, function: Function) -> Uses:
-        found = self._uses.get(function)
+        found: Uses | None = function.remembered.get(Uses)
         if found is None:
-            found = self._uses[function] = Uses(function)
+            found = function.remembered[Uses] = Uses(function)
         return found
 
     def known(self, function: Function) -> dict[str, Evidence]:
-        found = self._evidence.get(function)
+        found: dict[str, Evidence] | None = function.remembered.get(parameters)
         if found is None:
-            found = self._evidence[function] = parameters(function, self.uses(function))
+            found = function.remembered[parameters] = parameters(function, self.uses(function))
         return found
 
     def forms(self, function: Function) -> dict[str, Forms]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from devfix.engine.files import Function
 from devfix.engine.places import Place
 from devfix.engine.values import Value
+from devfix.text.source import Source
 
 MOVED, ATTACHED, FILLED, USED, HANDED, WRAPPED, OWNED, RETURNED = (
     "moved", "attached", "filled", "used", "handed", "wrapped", "owned", "returned"
@@ -56,3 +57,8 @@ class Surgery:
     arrivals: list[Event]
     used: list[Event] = field(default_factory=list)
     use: Event | None = None
+
+
+def may_move(source: Source) -> bool:
+    """May a file move modules, or change them?"""
+    return any(one in source.text for one in (".to(", ".cuda(", "setattr(", "_modules["))

@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 from devfix.models import torch_api
 from devfix.models.loader import models
@@ -38,11 +39,11 @@ class Function:
         for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
             if value is not None:
                 self.defaults[one.arg] = value
-        decorators = [_last(one) for one in node.decorator_list]
+        self.decorators = decorators = [_last(one) for one in node.decorator_list]
         self.static = "staticmethod" in decorators
         self.of_class = "classmethod" in decorators
         self.is_property = any("property" in one for one in decorators)
-        self.decorators = decorators
+        self.remembered: dict[object, Any] = {}  # what was found out of it, by what has found it
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -227,13 +228,13 @@ def stored(method: Function, *, items: bool = False) -> Iterator[str]:
     """The attributes of its first parameter that a method stores, or changes in place; `items`: or an item of."""
     me = next(iter(method.positional), "")
     for node in method.nodes:
-        held = node.func if isinstance(node, ast.Call) else node
-        if held is not node and isinstance(held, ast.Attribute) and held.attr in _CHANGING:
-            held = held.value
-        elif isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr in _CHANGING:
+            held = func.value
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            held = node.value if items and isinstance(node, ast.Subscript) else node
+        else:
             continue
-        elif items and isinstance(node, ast.Subscript):
-            held = node.value
         if isinstance(held, ast.Attribute) and isinstance(held.value, ast.Name) and held.value.id == me:
             yield held.attr
 
@@ -252,6 +253,7 @@ class File:
         self._collect(source.tree.body, None, True)
         self._found: dict[str, Function | Class | None] = {}
         self._values: dict[str, tuple[File, str] | None] = {}
+        self.libraries: dict[str, Any] = {}  # dotted names, as values of the engine
 
     def _collect(self, body: list[ast.stmt], outer: Function | None, top: bool) -> None:
         for one in body:
@@ -285,8 +287,8 @@ class File:
 
     def forget_others(self) -> None:
         """Let go of what is in other files, which would otherwise live as long as this one; it is looked up again."""
-        self._found.clear()
-        self._values.clear()
+        for known in (self._found, self._values, self.libraries):
+            known.clear()
         for one in self.all_classes:
             for name in ("lineage", "outside", "stores"):
                 one.__dict__.pop(name, None)

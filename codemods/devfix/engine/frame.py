@@ -17,6 +17,7 @@ from devfix.engine.rounds import Counters
 from devfix.engine.state import EMPTY, State
 from devfix.engine.uses import Uses, brought_back, handed_or_moved
 from devfix.engine.values import (
+    A_TEXT,
     BATCH,
     CLASS,
     DEVICE,
@@ -120,7 +121,6 @@ class Frame(ABC):
         self.log: dict[object, Event] = {}  # what happens to modules
         self.called: tuple[ast.Call, list[tuple[Value, ast.expr]]] | None = None  # by what, with what
         self.models = analysis.models
-        self._uses: Uses | None = None
         if outer is not None:
             self.default, self.quiet = outer.default, outer.quiet
 
@@ -174,9 +174,7 @@ class Frame(ABC):
 
     def uses(self) -> Uses | None:
         """What the function does with its names; None for the body of a file."""
-        if self._uses is None and self.function is not None:
-            self._uses = self.analysis.uses(self.function)
-        return self._uses
+        return self.analysis.uses(self.function) if self.function is not None else None
 
     def lookup(self, name: str) -> Value | None:
         """What a name is bound to, here or around."""
@@ -218,10 +216,13 @@ class Frame(ABC):
             if value.kind == DEVICE or (value.kind == MODULE and self.function is None):
                 self.analysis.global_names(self.file)[name] = value
             return value
-        return Value(UNKNOWN, Place(AT, ("global", self.file.path, name)))
+        return A_TEXT if name == "__name__" else Value(UNKNOWN, Place(AT, ("global", self.file.path, name)))
 
     def library(self, dotted: str) -> Value:
         """What a dotted name of another file or package is."""
+        made: Value | None = self.file.libraries.get(dotted)
+        if made is not None:
+            return made
         if dotted in ("math.pi", "math.e", "math.inf", "math.nan", "numpy.pi", "torch.pi"):
             return Value(NUMBER)
         if dotted in frameworks.DEVICE_CALLS:
@@ -237,9 +238,13 @@ class Frame(ABC):
                 return held
             if self.analysis.is_device_name(last):
                 return self.analysis.named_device(Place(VAR, ("global", dotted)), last)
-        if found is None:
-            return Value(LIBRARY, ref=dotted)
-        return Value(CLASS if isinstance(found, Class) else FUNCTION, ref=found)
+        if found is not None:
+            made = Value(CLASS if isinstance(found, Class) else FUNCTION, ref=found)
+        else:
+            made = Value(LIBRARY, ref=dotted)
+        if found is not None or dotted.startswith("torch.") or self.file.imported_value(dotted) is None:
+            self.file.libraries[dotted] = made
+        return made
 
     def _held(self, dotted: str) -> Value | None:
         """The device, module or table that a name stands for, which the body of another file binds."""

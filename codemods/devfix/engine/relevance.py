@@ -49,19 +49,17 @@ class Relevance:
 def _behind(one: _Reached) -> list[_Reached] | None:
     """The functions, and the names in files, that something uses; None if it may make what has a device itself."""
     if isinstance(one, Function):
-        file = one.file
-        if one.outer is not None or file.stars or _WORDS.search(file.source.code(one.node)):
-            return None
-        names = [node for node in one.nodes if isinstance(node, ast.Name)]
-        own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-        own |= {node.arg for node in one.nodes if isinstance(node, ast.arg)}
-        return [(file, node.id) for node in names if node.id not in own]
+        if _behind not in one.remembered:
+            one.remembered[_behind] = _named_in(one)
+        names: list[str] | None = one.remembered[_behind]
+        return [(one.file, name) for name in names] if names is not None else None
     file, name = one
     found = file.definition(ast.Name(name, ast.Load()))
     if isinstance(found, Function):
         return [found]
     if isinstance(found, Class):
-        return None if found.outside else list(found.methods.values())
+        made = any(_may_make(base) and not hasattr(builtins, base) for base in found.outside)
+        return None if made else [method for of in found.lineage for method in of.methods.values()]
     if dotted := file.source.imports.get(name, ""):
         other = file.imported_value(dotted)
         return [other] if other is not None else None if _may_make(dotted) else []
@@ -71,6 +69,17 @@ def _behind(one: _Reached) -> list[_Reached] | None:
     if _WORDS.search(file.source.code(value)):
         return None
     return [(file, node.id) for node in ast.walk(value) if isinstance(node, ast.Name)]
+
+
+def _named_in(function: Function) -> list[str] | None:
+    """The names in a function that are not its own; None if its text speaks of devices or tensors."""
+    file = function.file
+    if function.outer is not None or file.stars or _WORDS.search(file.source.code(function.node)):
+        return None
+    names = [node for node in function.nodes if isinstance(node, ast.Name)]
+    own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in function.nodes if isinstance(node, ast.arg)}
+    return [*dict.fromkeys(node.id for node in names if node.id not in own)]
 
 
 def _may_make(dotted: str) -> bool:

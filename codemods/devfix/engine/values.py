@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from devfix.engine.forms import NO_FORMS, Forms
+from devfix.engine.forms import NO_FORMS, Forms, of_text
 from devfix.engine.places import NOWHERE, Place
 
 if TYPE_CHECKING:
@@ -132,8 +133,14 @@ class Value:
         self.texts, self.origins = texts, origins
 
     def _copied(self) -> Value:
-        new = Value(self.kind, self.place)
-        new.rank, new.ref, new.const = self.rank, self.ref, self.const
+        new = Value.__new__(Value)
+        new.kind, new.place, new.rank, new.ref, new.const = (
+            self.kind,
+            self.place,
+            self.rank,
+            self.ref,
+            self.const,
+        )
         new.items, new.rest, new.fields, new.links = self.items, self.rest, self.fields, self.links
         new.assumed, new.forms, new.bound, new.role = self.assumed, self.forms, self.bound, self.role
         new.like, new.texts, new.origins = self.like, self.texts, self.origins
@@ -208,6 +215,17 @@ A_NUMBER = Value(NUMBER)
 A_TEXT = Value(TEXT)
 NOTHING = Value(NONE, const=None)
 MAX_ITEMS = 8
+
+
+@lru_cache(10_000, typed=True)
+def constant(value: object) -> Value:
+    """The value of a literal."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, str):
+        form = of_text(value)
+        return Value(TEXT, const=value, forms=frozenset({form}) if form is not None else NO_FORMS)
+    return Value(NUMBER, const=value) if isinstance(value, (bool, int, float)) else A_NUMBER
 
 
 def weak(value: Value) -> bool:

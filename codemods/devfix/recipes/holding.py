@@ -137,7 +137,7 @@ def _only_runs(cls: Class, argument: str) -> bool:
     key, runs, moves = ("parameter", id(cls.node), argument), False, False
     for file in dict.fromkeys(one.file for one in cls.lineage) if takers else ():
         analysis, state = Analysis(file), State()
-        analysis.follows_all = True
+        analysis.has_histories = True
         state.path = frozenset({(("none", key), False)})  # it is given
         me = analysis.classes.itself(cls)
         for init in takers:

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property, wraps
 from itertools import accumulate
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from devfix.findings import Span
 from devfix.text.parsing import parse
@@ -63,10 +63,10 @@ def remembered(
 
     @wraps(make)
     def known(source: Source, /, *about: About.args, **named: About.kwargs) -> Made:
-        key = (make, *about, *named.items())
-        if key not in source.remembered:
-            source.remembered[key] = make(source, *about, **named)
-        return cast(Made, source.remembered[key])
+        key, memo = (make, about, *named.items()), source.remembered
+        if key not in memo:
+            memo[key] = make(source, *about, **named)
+        return cast(Made, memo[key])
 
     return known
 
@@ -151,8 +151,11 @@ class Source:
 
     def code(self, node: ast.AST) -> str:
         """The text of a node as it stands in the file."""
-        span = self.span(node)
-        return self.text[span.start : span.end]
+        found: str | None = self.remembered.get(node)
+        if found is None:
+            span = self.span(node)
+            found = self.remembered[node] = self.text[span.start : span.end]
+        return found
 
     def position(self, offset: int) -> tuple[int, int]:
         """1-based line and column, in characters, of an offset."""
@@ -243,10 +246,10 @@ class Source:
         found = sorted((self.span(node).start, number) for number, node in placed)
         return [start for start, _ in found], [number for _, number in found]
 
-    @cached_property
+    @property
     def calls(self) -> tuple[ast.Call, ...]:
         """All calls of the file, in no particular order."""
-        return tuple(node for node in self._nodes if isinstance(node, ast.Call))
+        return self.of_kind(ast.Call)
 
     @cached_property
     def calls_by_name(self) -> dict[str, list[ast.Call]]:
@@ -260,22 +263,26 @@ class Source:
         """Every node of one kind below `root`, in the order of `walk`; found once for each root."""
         root = root or self.tree
         if (kind, root) not in self.remembered:
-            fields = _OF_STATEMENTS if issubclass(kind, ast.stmt) else _FIELDS
-            below = self._nodes if root is self.tree else _walk(root, fields)
-            self.remembered[kind, root] = tuple(node for node in below if isinstance(node, kind))
+            if root is self.tree:
+                kinds = [one for one in self._by_kind if issubclass(one, kind)]
+                below = [*self._nodes] if len(kinds) > 1 else self._by_kind[kinds[0]] if kinds else []
+            else:
+                below = _walk(root, _OF_STATEMENTS if issubclass(kind, ast.stmt) else _FIELDS)
+            self.remembered[kind, root] = tuple([node for node in below if isinstance(node, kind)])
         return cast(tuple[Node, ...], self.remembered[kind, root])
+
+    @cached_property
+    def _by_kind(self) -> dict[type[ast.AST], list[ast.AST]]:
+        found: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in self._nodes:
+            found.setdefault(node.__class__, []).append(node)
+        return found
 
     def has(self, words: str) -> bool:
         """Do these words stand anywhere in the text? Looked for once."""
         if words not in self.remembered:
             self.remembered[words] = words in self.text
-        return cast(bool, self.remembered[words])
-
-    def matches(self, pattern: re.Pattern[str]) -> bool:
-        """Is there a match of a pattern anywhere in the text? Looked for once."""
-        if pattern not in self.remembered:
-            self.remembered[pattern] = pattern.search(self.text) is not None
-        return cast(bool, self.remembered[pattern])
+        return bool(self.remembered[words])
 
     def names(self, root: ast.AST | None = None) -> dict[str, tuple[ast.Name, ...]]:
         """What is written of each name below `root`, in the order of `walk`; found once for each root."""
@@ -288,13 +295,13 @@ class Source:
         return cast(dict[str, tuple[ast.Name, ...]], self.remembered[key])
 
     @cached_property
-    def remembered(self) -> dict[Hashable, object]:
+    def remembered(self) -> dict[Hashable, Any]:
         """What was made of the text once, by the functions that are `@remembered`."""
         return {}
 
     def forget(self) -> None:
         """Free what is as large as the tree and can be found out again."""
-        for name in ("parents", "_nodes", "_blocks", "_starts", "calls", "calls_by_name"):
+        for name in ("parents", "_nodes", "_by_kind", "_blocks", "_starts", "calls_by_name"):
             self.__dict__.pop(name, None)
         self.remembered.clear()
 

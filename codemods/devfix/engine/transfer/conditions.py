@@ -11,6 +11,7 @@ from devfix.engine.places import CPU, LITERAL, OF_MACHINE, ON_CPU, Condition, on
 from devfix.engine.state import either
 from devfix.engine.transfer.devices import Devices
 from devfix.engine.values import (
+    A_NUMBER,
     ANYTHING,
     ARRAY,
     BATCH,
@@ -218,14 +219,14 @@ class Conditions(Devices):
         """Tensors that are compared must be together; the result."""
         self.device_compared(node, left, right)
         if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
-            return Value(NUMBER)
+            return A_NUMBER
         self.left_behind(node, [(left, node.left), (right, node.comparators[0])], "the comparison")
         if left.kind in (TENSOR, BATCH) or right.kind in (TENSOR, BATCH):
             left, right = self.as_tensor(left), self.as_tensor(right)
         if left.kind not in (TENSOR, BATCH) or right.kind not in (TENSOR, BATCH):
             tensor, rest = (left, right) if left.kind in (TENSOR, BATCH) else (right, left)
             if tensor.kind not in (TENSOR, BATCH):
-                return Value(NUMBER)
+                return A_NUMBER
             plain = rest.kind in (NUMBER, TEXT, NONE) or not self.where(tensor).on_host
             return tensor.but(kind=TENSOR, role="") if plain else Value(TENSOR, rank=tensor.rank)
         return self.together(node, [(left, node.left), (right, node.comparators[0])], "the comparison")
@@ -253,11 +254,11 @@ class Conditions(Devices):
         """Does the call that is run pass a sum or a product for a parameter, which is not bound again above?"""
         if self.called is None or self.function is None:
             return False
-        names = (one for one in self.function.nodes if isinstance(one, ast.Name) and one.id == node.id)
-        if any(isinstance(one.ctx, ast.Store) and one.lineno < node.lineno for one in names):
-            return False
         given = (one.value for one in self.called[0].keywords if one.arg == node.id)
-        return isinstance(next(given, None), ast.BinOp)
+        if not isinstance(next(given, None), ast.BinOp):
+            return False
+        names = self.file.source.names(self.function.node).get(node.id, ())
+        return not any(isinstance(one.ctx, ast.Store) and one.lineno < node.lineno for one in names)
 
     def _instance(self, node: ast.Call) -> Test | None:
         """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`, `hasattr(x, "to")`."""

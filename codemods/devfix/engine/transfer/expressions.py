@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devfix.engine.files import Function
-from devfix.engine.forms import NO_FORMS, as_text, begun, joined, of_text
+from devfix.engine.forms import as_text, begun, joined
 from devfix.engine.frame import Lambda
 from devfix.engine.joins import join, sequence
 from devfix.engine.places import APART, OF, OF_MACHINE, ON_CPU, VAR, Place, choose, literal, relate
@@ -33,24 +33,17 @@ from devfix.engine.values import (
     TEXT,
     UNKNOWN,
     Value,
+    constant,
 )
 
 
 class Expressions(Attributes):
     def eval(self, node: ast.expr) -> Value:
-        handler = _HANDLERS.get(node.__class__)
+        handler = HANDLERS.get(node.__class__)
         return handler(self, node) if handler is not None else ANYTHING
 
     def _constant(self, node: ast.Constant) -> Value:
-        value = node.value
-        if value is None:
-            return NOTHING
-        if isinstance(value, str):
-            form = of_text(value)
-            return Value(TEXT, const=value, forms=frozenset({form}) if form is not None else NO_FORMS)
-        if isinstance(value, (bool, int, float)):
-            return Value(NUMBER, const=value)
-        return A_NUMBER
+        return constant(node.value)
 
     def _name(self, node: ast.Name) -> Value:
         found = self.state.names.get(node.id)
@@ -386,7 +379,7 @@ _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.Mod: "%",
     ast.FloorDiv: "//", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-_HANDLERS: dict[type[ast.expr], Callable[[Any, Any], Value]] = {
+HANDLERS: dict[type[ast.expr], Callable[[Any, Any], Value]] = {
     ast.Constant: Expressions._constant, ast.Name: Expressions._name, ast.Attribute: Expressions._attribute,
     ast.Call: Expressions.call, ast.Subscript: Expressions.subscript, ast.BinOp: Expressions._binary,
     ast.UnaryOp: Expressions._unary, ast.BoolOp: Expressions._bool, ast.Compare: Expressions._compare,

@@ -27,7 +27,6 @@ from devfix.engine.values import (
     elements,
 )
 from devfix.text.names import path_of
-from devfix.text.source import Source, remembered
 
 MAX_CELLS = 24
 _TAKES_PARTS = ("set_", "add_", "attach", "register", "append", "insert", "extend")
@@ -55,10 +54,11 @@ class Histories(Elements):
         device: str = "",
     ) -> None:
         """Something happens to a module, `at` is its expression: here, and in the functions that are running."""
-        if self.quiet or not (self.analysis.follows_all or _moves_modules(self.analysis.file.source)):
+        if self.quiet or not self.analysis.has_histories:
             return
-        path = path_of(at)
-        cells = self.cells(module) or ((path,) if what == USED and path else ())
+        cells = self.cells(module)
+        if not cells and what == USED and (path := path_of(at)):
+            cells = (path,)
         if not cells:
             return
         place = self.where(module) if place is None else place
@@ -128,9 +128,9 @@ class Histories(Elements):
 
     def cells(self, module: Value) -> tuple[object, ...]:
         """The cells of a module, or of several that it may be, and of those that it is part of, the nearest first."""
-        found = [one.ref for one in module.items or () if one.kind == MODULE] if module.kind == MODULE else []
         if module.kind not in (MODULE, UNKNOWN):
             return ()
+        found = [one.ref for one in module.items or () if one.kind == MODULE] if module.kind == MODULE else []
         if module.ref is not None:
             found.append(module.ref)
         elif module.place.kind in (OF, AT, IN):
@@ -176,9 +176,3 @@ def _makes(frame: Frame, cell: object) -> bool:
     """Is a module just being made? Then nothing has happened to it before, though it may stand in a loop."""
     me, function = frame.me, frame.function
     return me is not None and me.ref == cell and function is not None and function.name == "__init__"
-
-
-@remembered
-def _moves_modules(source: Source) -> bool:
-    """May a file move modules, or change them?"""
-    return any(one in source.text for one in (".to(", ".cuda(", "setattr(", "_modules["))

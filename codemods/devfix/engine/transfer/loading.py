@@ -9,8 +9,9 @@ from devfix.engine.evidence_of_loads import holds_numbers, says
 from devfix.engine.facts import Load, Scope
 from devfix.engine.files import File, Function
 from devfix.engine.frame import Arguments, Frame
+from devfix.engine.transfer.expressions import HANDLERS
 from devfix.engine.transfer.statements import Run
-from devfix.engine.values import A_TEXT, MAPPING, NONE, SEQUENCE, TENSOR, UNKNOWN, Value
+from devfix.engine.values import A_TEXT, ANYTHING, MAPPING, NONE, SEQUENCE, TENSOR, UNKNOWN, Value, elements
 from devfix.models.loader import Row
 from devfix.text.source import Source, remembered
 
@@ -24,6 +25,7 @@ _SAME = frozenset(
 )  # fmt: skip
 _ADDS = frozenset({"update", "append", "extend", "insert"})
 _READS = frozenset({"shape", "dtype", "ndim", "device", "keys"})
+_CONTAINERS = frozenset({SEQUENCE, MAPPING})
 _DEEP = 3  # of containers in containers
 
 
@@ -50,9 +52,9 @@ class Loaded:
 def origins(value: Value, depth: int = _DEEP) -> frozenset[ast.Call]:
     """The calls that loaded something in a value, or in its elements."""
     found = value.origins
-    if value.kind in (SEQUENCE, MAPPING) and depth:
-        for one in (*(value.items or ()), *(value.fields or {}).values(), value.rest):
-            if one is not None:
+    if depth and value.kind in _CONTAINERS:
+        for one in elements(value):
+            if one.origins or one.kind in _CONTAINERS:
                 found |= origins(one, depth - 1)
     return found
 
@@ -66,8 +68,9 @@ class Loading(Run):
     """A run that knows of what is loaded where it goes."""
 
     def eval(self, node: ast.expr) -> Value:
-        value = super().eval(node)
-        if value.origins or value.kind in (SEQUENCE, MAPPING):
+        handler = HANDLERS.get(node.__class__)
+        value = handler(self, node) if handler is not None else ANYTHING
+        if value.origins or value.kind in _CONTAINERS:
             self._reach(node, origins(value))
         return value
 
