@@ -380,12 +380,12 @@ def _lacks(node: ast.Call, function: Function, me: Value | None, bound: dict[str
     """Does a call leave out what a function has no default for? Then another one is meant: this one would raise."""
     if function.decorators or (me is None) != (function.owner is None):
         return False
+    names = function.positional[me is not None and not function.static :]
+    if all(name in bound or name in function.defaults for name in names):
+        return False
     if any(isinstance(one, ast.Starred) for one in node.args) or not all(one.arg for one in node.keywords):
         return False
-    names = function.positional[me is not None and not function.static :]
-    return len(bound) >= len(node.args) + len(node.keywords) and any(
-        name not in bound and name not in function.defaults for name in names
-    )
+    return len(bound) >= len(node.args) + len(node.keywords)
 
 
 def _is_stub(function: Function) -> bool:

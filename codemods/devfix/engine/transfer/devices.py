@@ -297,8 +297,12 @@ class Devices(Results):
 
     def drawn_by(self, node: ast.Call, name: str, value: Value, arguments: Arguments) -> None:
         """`x.normal_(generator=g)`, `torch.multinomial(x, 2, generator=g)`: the generator has to be where `x` is."""
-        given, place = arguments[1].get("generator"), self.where(value)
-        if given is not None and given[0].place.on_host and place.kind in (VAR, LITERAL):
+        given = arguments[1].get("generator")
+        if (
+            given is not None
+            and given[0].place.on_host
+            and (place := self.where(value)).kind in (VAR, LITERAL)
+        ):
             self.other_generator(node, name, given[0], place)
 
     def draws_on_host(self, name: str, arguments: Arguments) -> None:

@@ -59,6 +59,15 @@ def origins(value: Value, depth: int = _DEEP) -> frozenset[ast.Call]:
     return found
 
 
+def _given(arguments: Arguments) -> frozenset[ast.Call]:
+    """The calls that loaded something in the arguments of a call."""
+    found = frozenset[ast.Call]()
+    for value, _ in (*arguments[0], *arguments[1].values()):
+        if value.origins or value.kind in _CONTAINERS:
+            found |= origins(value)
+    return found
+
+
 def may_load(source: Source) -> bool:
     """Are there words in a file that those which load something have?"""
     return "load" in source.text or ARGUMENT in source.text
@@ -136,7 +145,7 @@ class Loading(Run):
         arguments: Arguments,
         outer: Frame | None = None,
     ) -> Value:
-        if any(origins(value) for value, _ in (*arguments[0], *arguments[1].values())):
+        if _given(arguments):
             self.analysis.loaded.followed.add(node)
         made = super().call_function(node, function, me, arguments, outer)
         if function not in self.analysis.loaded.hands_on or function.name == "__init__":
@@ -163,8 +172,7 @@ class Loading(Run):
     # --- where it goes -----------------------------------------------------------------------
 
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
-        given = (*arguments[0], *arguments[1].values())
-        held = frozenset().union(*(origins(value) for value, _ in given))
+        given, held = (*arguments[0], *arguments[1].values()), _given(arguments)
         made = super().method(node, base, name, arguments)
         if held:
             self.analysis.loaded.receivers[node] = base
@@ -237,7 +245,7 @@ class Loading(Run):
         """What a function gives that gives its arguments, or a part of them."""
         if (name not in _SAME and not says("adapts", name)) or origins(made):
             return made
-        held = frozenset().union(*(origins(value) for value, _ in (*arguments[0], *arguments[1].values())))
+        held = _given(arguments)
         return made.but(origins=held) if held else made
 
 

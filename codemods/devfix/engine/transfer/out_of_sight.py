@@ -72,8 +72,10 @@ class OutOfSight(Modules):
             self.given_type(*keywords["device_type"], last)
         tensors = "return_tensors" in keywords and keywords["return_tensors"][0].const == "pt"
         every = (*values, *keywords.values())
-        moved = any(self.where(one).kind in (VAR, LITERAL) and one.kind != DEVICE for one, _ in every)
-        if (tensors or (prepares_inputs(name) and not moved)) and "device" not in keywords:
+        prepared = prepares_inputs(name) and not any(
+            self.where(one).kind in (VAR, LITERAL) and one.kind != DEVICE for one, _ in every
+        )
+        if (tensors or prepared) and "device" not in keywords:
             return Value(
                 BATCH,
                 AT_DEFAULT,
@@ -83,8 +85,8 @@ class OutOfSight(Modules):
             )
         if is_loader_name(last):
             self.draws_on_host(last, arguments)
-        told = any(one.kind == DEVICE or self.where(one).on_device for one, _ in every)
-        if any(one.kind == ARRAY for one, _ in values) and not told and not last.lstrip("_")[:1].isupper():
+        arrays = any(one.kind == ARRAY for one, _ in values) and not last.lstrip("_")[:1].isupper()
+        if arrays and not any(one.kind == DEVICE or self.where(one).on_device for one, _ in every):
             # What is made of arrays is on the host; a tensor, if it is used as one.
             return Value(
                 UNKNOWN,

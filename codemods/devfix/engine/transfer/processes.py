@@ -291,7 +291,7 @@ class Processes(Bindings):
                 for one in value.items if value.kind == SEQUENCE and value.items else (value,):
                     inner = at.elts[0] if isinstance(at, (ast.List, ast.Tuple)) and len(at.elts) == 1 else at
                     self.numbered(node, one, inner)
-        if self.models.process(self.file.dotted(node.func)) == "sets" and arguments[0]:
+        if arguments[0] and self.models.process(self.file.dotted(node.func)) == "sets":
             self.numbered(node, *arguments[0][0])
 
     def _destination(self, node: ast.Call, name: str, arguments: Arguments) -> Place | None:
