@@ -10,7 +10,7 @@ from devfix.engine.state import State, merge
 from devfix.engine.transfer.conditions import Test, emptied
 from devfix.engine.transfer.processes import Processes
 from devfix.engine.values import ANYTHING, BATCH, LOADER, MAPPING, NUMBER, SEQUENCE, Value
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, FunctionNode, Source, remembered
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 _NONE = frozenset[str]()
@@ -147,9 +147,9 @@ class Loops(Processes):
 
     def _changed(self, node: _Loop, before: State, after: State) -> bool:
         """Is anything that was there in another place after a round, and does a round meet it?"""
-        alone = self.function is not None and not self.globals and not self.nonlocals
-        alone = alone and not any(one.outer is self.function for one in self.file.all_functions)
-        fresh, filled = _not_met(self.file.source, node) if alone else (_NONE, _NONE)
+        fresh, filled = _NONE, _NONE
+        if self.function is not None and not self.globals and not self.nonlocals:
+            fresh, filled = _not_met(self.file.source, node, self.function.node)
         for name in before.names.changed(after.names):
             old, new = before.names.get(name), after.names.get(name)
             if old is None or new is None or new is old or name in fresh:
@@ -186,8 +186,15 @@ def _stored_in(node: ast.If) -> ast.expr | None:
 
 
 @remembered
-def _not_met(source: Source, node: _Loop) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that each round binds before it reads them, and those that it only puts something into."""
+def _not_met(source: Source, node: _Loop, function: FunctionNode) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that each round binds before it reads them, and those that it only puts something into.
+
+    Nothing is known of those of a function that defines others, which may read them.
+    """
+    if any(
+        one is not function for kind in (*FUNCTIONS, ast.Lambda) for one in source.of_kind(kind, function)
+    ):
+        return _NONE, _NONE
     fresh, read = set[str](), set[str]()
     for one in source.of_kind(ast.Name, node.target) if not isinstance(node, ast.While) else ():
         fresh.add(one.id)
