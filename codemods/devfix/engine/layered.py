@@ -39,9 +39,7 @@ class Layered(MutableMapping[K, V]):
 
     def __init__(self) -> None:
         self._own: dict[K, V] = {}
-        self._is_shared = (
-            False  # is `_own` that of a copy, too? Whoever changes it first makes one for itself
-        )
+        self._is_shared = False  # is `_own` that of a copy as well? Whoever changes it copies it first
         self._below: tuple[dict[K, V], ...] = ()
         self._flat: dict[K, V] | None = None  # the layers below as one
         self._notes: Any = None  # of a subclass; all copies share them

@@ -298,12 +298,10 @@ class Devices(Results):
     def drawn_by(self, node: ast.Call, name: str, value: Value, arguments: Arguments) -> None:
         """`x.normal_(generator=g)`, `torch.multinomial(x, 2, generator=g)`: the generator has to be where `x` is."""
         given = arguments[1].get("generator")
-        if (
-            given is not None
-            and given[0].place.on_host
-            and (place := self.where(value)).kind in (VAR, LITERAL)
-        ):
-            self.other_generator(node, name, given[0], place)
+        if given is not None and given[0].place.on_host:
+            place = self.where(value)
+            if place.kind in (VAR, LITERAL):
+                self.other_generator(node, name, given[0], place)
 
     def draws_on_host(self, name: str, arguments: Arguments) -> None:
         """A loader, a sampler or a split is given a generator: it draws numbers on the CPU, wherever the data are."""
