@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from devfix.pipeline.around import Around
     from devfix.reports.report import FileResult
 
-_FORMAT = "2"
+_FORMAT = "3"
 _OWN = "devfix.rules."  # whoever changes other codemods need not change their names
 _MOST = 20_000  # needs of one result; who has more is analysed anew
 _SETTLED = 2_000_000_000  # nanoseconds; some file systems know no less

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -58,38 +59,12 @@ class Present:
             found = self._known[key] = self._state(key[:1], key[1:])
         return found == state
 
-    def have(self, folder: str, names: list[str], states: list[str]) -> bool:
-        """Have all these files of a folder those contents?"""
-        known, before = self._known, f"={folder}{os.sep}"
-        for name, state in zip(names, states, strict=True):
-            key = before + name
-            if known.get(key, "") != state and not self.holds(key, state):
-                return False
-        return True
-
-    def are(self, folder: str, names: list[str], kind: str) -> bool:
-        """Are all these names of a folder of that kind, as `kind_of` has them?"""
-        kinds = self._folders.get(folder)
-        if kinds is None:
-            folder = folder or os.sep
-            kinds = self._kinds(folder) if os.path.isabs(folder) else None
-            if kinds is None:
-                return all(self.holds(f"?{os.path.join(folder, name)}", kind) for name in names)
-        if not kind and kinds.keys().isdisjoint(names):
-            return True
-        return all(kinds.get(name, "") == kind for name in names)
-
-    def no_packages(self, folder: str, names: list[str]) -> bool:
-        """Is none of these names of a folder a package, with an `__init__.py`?"""
-        kinds = self._folders.get(folder)
-        if kinds is None:
-            folder = folder or os.sep
-            kinds = self._kinds(folder) if os.path.isabs(folder) else None
-        for name in names:
-            if kinds is None or kinds.get(name) == "folder":
-                if not self.holds(f"?{os.path.join(folder, name, '__init__.py')}", ""):
-                    return False
-        return True
+    def all_hold(self, keys: Sequence[str], states: Sequence[str]) -> bool:
+        """Are all these needs as they were?"""
+        known = self._known
+        return all(
+            known.get(key) == state or self.holds(key, state) for key, state in zip(keys, states, strict=True)
+        )
 
     def _kind(self, path: str) -> str:
         folder, name = os.path.split(path)
