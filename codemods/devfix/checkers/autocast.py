@@ -206,7 +206,7 @@ def _known(one: Autocast, node: ast.Call, analysis: Analysis) -> Near | None:
 
 
 def _is_used(term: Term, node: ast.Call, source: Source) -> bool:
-    around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+    around = source.scope(node)
     end = source.statement(node).end_lineno or 0
     reads = source.names(around).get(term.text, ())
     return any(isinstance(one.ctx, ast.Load) and one.lineno <= end for one in reads)

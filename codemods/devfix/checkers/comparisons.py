@@ -14,7 +14,7 @@ from devfix.engine.facts import DeviceUse
 from devfix.engine.forms import ANY, INDEXED, NUMBER, OBJECT, TEXT, WRONG_TYPES, Form, is_object
 from devfix.findings import Edit, Finding, ReplaceExpression, Safety, told
 from devfix.text.placing import expects_error
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "device-comparison"
 _ASSUMED = "this should depend on the device: code may run that did not before, or the reverse"
@@ -187,7 +187,7 @@ def _is_told_apart(use: DeviceUse, analysis: Analysis) -> bool:
         target = moves(source, node)
         if target == "device" or (target == "cpu" and Form(TEXT, "cpu", False) not in use.against):
             return True
-    around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+    around = source.enclosing(node, *FUNCTIONS)
     text = source.code(use.value_node)
     asked = (f"isinstance({text},", f"type({text})", f"hasattr({text},", f"getattr({text},")
     told = [*asked, f"torch.device({text})", f"{text}.type", f"str({text})"]

@@ -28,7 +28,7 @@ from devfix.findings import (
 )
 from devfix.text.bindings import bound
 from devfix.text.placing import expects_error, guards_of
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "normalize-device-type"
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
@@ -144,11 +144,11 @@ def _all_types(node: ast.expr) -> bool:
 
 def _asks(source: Source, node: ast.AST, code: str) -> bool:
     """Does the function, or what assigns the attribute, ask for its class, an index, or whether it is a type?"""
-    around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+    around = source.enclosing(node, *FUNCTIONS)
     if around is not None and _asks_in(source, around, code):
         return True
     for one in bound(source, code, node):
-        scope = source.enclosing(one.node, ast.FunctionDef, ast.AsyncFunctionDef)
+        scope = source.enclosing(one.node, *FUNCTIONS)
         if one.value is not None and scope is not None:
             if any(_asks_in(source, scope, name.id) for name in source.of_kind(ast.Name, one.value)):
                 return True
@@ -213,7 +213,7 @@ def _normalized(use: DeviceUse, analysis: Analysis) -> Finding:
         edit = WrapExpression(span, f"{write.torch}.device(", ").type")
     imports = () if exact else write.imports(f"{write.torch}.")
     # What a test is parametrized with is mostly a type.
-    around = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+    around = source.enclosing(node, *FUNCTIONS)
     tested = isinstance(around, ast.FunctionDef) and around.name.startswith("test")
     safe = any(one.kind == OBJECT or _is_numbered(one) for one in use.forms) or not tested
     related = _origin(device, source)

@@ -14,9 +14,7 @@ from devfix.engine.values import CALLER, LIBRARY_CALL, PASS
 from devfix.repair.candidates import at_its_making, written
 from devfix.repair.modules import is_safe_move
 from devfix.text.placing import guards_of
-from devfix.text.source import Source, remembered
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+from devfix.text.source import FUNCTIONS, Source, remembered
 
 
 def fails_before(mismatch: Mismatch, analysis: Analysis) -> str:
@@ -36,7 +34,7 @@ def reached(node: ast.AST, made: ast.AST | None, place: Place, analysis: Analysi
     """
     source = analysis.file.source
     start, guards = source.span(source.statement(node)).start, {*guards_of(source, node)}
-    for one in _failing(source, analysis).get(source.enclosing(node, *_FUNCTIONS), ()):
+    for one in _failing(source, analysis).get(source.enclosing(node, *FUNCTIONS), ()):
         if one.start >= start:
             break
         alike = one.place.kind in (VAR, LITERAL, place.kind) and one.made is not made
@@ -68,7 +66,7 @@ def _failing(source: Source, analysis: Analysis) -> dict[ast.AST | None, list[_F
             failure = _Failure(
                 source.span(at).start, guards_of(source, at), one.stray.links[0].node, one.anchor_place
             )
-            found.setdefault(source.enclosing(at, *_FUNCTIONS), []).append(failure)
+            found.setdefault(source.enclosing(at, *FUNCTIONS), []).append(failure)
     for every in found.values():
         every.sort(key=lambda one: one.start)
     return found

@@ -11,7 +11,7 @@ from devfix.engine.facts import Missing
 from devfix.engine.forms import TYPES
 from devfix.findings import Edit, Finding, ReplaceExpression, SetArgument, told
 from devfix.text.placing import expects_error
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 # What the expression is for says whose finding it is.
 _CODEMODS = {
@@ -48,7 +48,7 @@ def _is_expected(one: Missing, analysis: Analysis) -> bool:
     if expects_error(source, node):
         return True
     up: ast.AST | None = node
-    while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    while up is not None and not isinstance(up, FUNCTIONS):
         parent = source.parents.get(up)
         if isinstance(parent, ast.Try) and parent.handlers:
             return True

@@ -49,14 +49,13 @@ from devfix.engine.values import (
 from devfix.findings import AppendCall, Edit, Finding, Related, WrapExpression, told
 from devfix.models.loader import tensor_attributes
 from devfix.text.bindings import function_around
-from devfix.text.source import Source
+from devfix.text.source import COMPREHENSIONS, Source
 
 _LENGTHS = "lengths-on-cpu"
 _NUMPY = "numpy-of-device"
 CODEMODS = (_NUMPY, _LENGTHS)
 # Functions of these that take a tensor fail at once; others may hand it on, or refuse it on the CPU as well.
 _CERTAIN = ("numpy.", "sklearn.metrics.", "matplotlib.", "axes.")
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OF_PARAMETERS = re.compile(r"\.(?:named_)?parameters\(")
 _DETACHED = re.compile(r"\.(?:detach|data|grad|buffers|state_dict|requires_grad\w*)\b")
 _DOUBTS = frozenset({LIBRARY_CALL, NAME, USES})
@@ -162,7 +161,7 @@ def _needs_gradients(read: HostRead, source: Source) -> bool:
     node, nodes = read.value_node, read.function.nodes if read.function is not None else ()
     told = [node]
     if isinstance(node, ast.Name):
-        loops = [one for one in source.ancestors(node) if isinstance(one, _COMPREHENSIONS)]
+        loops = [one for one in source.ancestors(node) if isinstance(one, COMPREHENSIONS)]
         told += [one.iter for loop in loops for one in loop.generators if _reads(one.target, {node.id})]
         told += [one.iter for one in nodes if isinstance(one, ast.For) and _reads(one.target, {node.id})]
         told += _assigned(nodes, node.id)

@@ -14,7 +14,7 @@ from devfix.engine.analysis import Analysis
 from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, told
 from devfix.text.names import path_of
 from devfix.text.placing import bound_before, stores
-from devfix.text.source import Source
+from devfix.text.source import COMPREHENSIONS, Source
 
 CODEMOD = "move-inputs"
 
@@ -49,7 +49,7 @@ def found(analysis: Analysis, wanted: Collection[str]) -> Iterator[tuple[Finding
 def _device(source: Source, index: ast.expr, move: ast.Call) -> ast.expr | None:
     """The expression that puts an index on the device of a move, where it is bound."""
     devices = {source.code(one) for one in (*move.args, *(keyword.value for keyword in move.keywords))}
-    scope = source.enclosing(move, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+    scope = source.scope(move)
     for one in stores(source, scope, source.code(index)):
         statement = source.statement(one)
         before = isinstance(statement, ast.Assign) and source.span(one).start < source.span(index).start
@@ -61,8 +61,8 @@ def _device(source: Source, index: ast.expr, move: ast.Call) -> ast.expr | None:
 
 def _is_alone(source: Source, index: ast.expr, made: ast.stmt) -> bool:
     """Is an index bound here, and then only used there, not in a comprehension with names of its own?"""
-    if source.enclosing(index, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp) is not None:
+    if source.enclosing(index, *COMPREHENSIONS) is not None:
         return False
-    scope = source.enclosing(index, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+    scope = source.scope(index)
     named = (one for one in source.names(scope)[source.code(index)] if isinstance(one.ctx, ast.Load))
     return [one for one in named if source.statement(one) is not made] == [index]

@@ -22,10 +22,9 @@ from devfix.repair.candidates import at_its_making, made_at, written
 from devfix.repair.inputs import Input, Mover, base_of
 from devfix.text.names import Names, names_of
 from devfix.text.placing import dotted
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "move-inputs"
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ def groups(analysis: Analysis) -> list[Group]:
             found.append((mismatch, *at))
     found.sort(key=lambda one: (len(one[0].assumed), source.span(one[1]).start))
     for mismatch, node, device in found:
-        scope = source.enclosing(node, *_FUNCTIONS) or source.tree
-        assert isinstance(scope, (ast.Module, *_FUNCTIONS))
+        scope = source.scope(node)
+        assert isinstance(scope, (ast.Module, *FUNCTIONS))
         names, base = names_of(source, scope), base_of(node)
         binding = names.binding(base) if base is not None else None
         whole = isinstance(node, ast.Name)
@@ -120,7 +119,7 @@ def _is_placed(mismatch: Mismatch, node: ast.expr, analysis: Analysis) -> bool:
     owned = isinstance(owner, Class) and analysis.class_kind(owner) == "owned"
     if owned and isinstance(owner, Class) and analysis.classes.is_module(owner):
         # A module gets its steps' batches from the framework; what it reads or makes itself, nobody places.
-        within = source.enclosing(node, *_FUNCTIONS)
+        within = source.enclosing(node, *FUNCTIONS)
         owned = within is None or frameworks.runs_before_placement(getattr(within, "name", ""))
     return owned or any(one.kind == DROP for one in mismatch.stray.links)
 
@@ -133,7 +132,7 @@ def _is_told(mismatch: Mismatch, node: ast.expr, analysis: Analysis) -> bool:
     call = parents.get(node)
     call = parents.get(call) if isinstance(call, ast.keyword) else call
     here = mismatch.function.node if mismatch.function is not None else None
-    if mismatch.node is not call and source.enclosing(node, *_FUNCTIONS) is here:
+    if mismatch.node is not call and source.enclosing(node, *FUNCTIONS) is here:
         return False  # it came back as it was
     given = [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
     return any(analysis.is_device_name(dotted(one).rpartition(".")[2]) for one in given if one is not node)
@@ -177,7 +176,7 @@ def _is_far(one: Input, source: Source) -> bool:
     if one.binding is not None or (one.is_element and one.made.kind == LOAD):
         return False
     if isinstance(node, ast.Call):
-        return source.enclosing(node, *_FUNCTIONS) is not source.enclosing(made, *_FUNCTIONS)
+        return source.enclosing(node, *FUNCTIONS) is not source.enclosing(made, *FUNCTIONS)
     return not any(part is made for part in ast.walk(node))
 
 

@@ -27,7 +27,7 @@ from devfix.text.placing import (
     steady,
     stores,
 )
-from devfix.text.source import Source, walk
+from devfix.text.source import FUNCTIONS, Source, walk
 
 _DDP = ("DistributedDataParallel", "DDP")
 _RUNS = ("called", "forward", "generate")
@@ -112,12 +112,9 @@ def _run_before(analysis: Analysis, mismatch: Mismatch, move: Event) -> ast.AST 
         return None
     if mismatch.function is move.function:
         return mismatch.node
-    home = source.enclosing(move.node, ast.FunctionDef, ast.AsyncFunctionDef)
+    home = source.enclosing(move.node, *FUNCTIONS)
     for file, statement in mismatch.running[1:]:
-        if (
-            file is analysis.file
-            and source.enclosing(statement, ast.FunctionDef, ast.AsyncFunctionDef) is home
-        ):
+        if file is analysis.file and source.enclosing(statement, *FUNCTIONS) is home:
             return next((one for one in walk(statement) if isinstance(one, ast.Call)), None)
     return None
 

@@ -13,7 +13,7 @@ from devfix.engine.files import Class, Function, FunctionNode
 from devfix.engine.places import DEFAULT, LITERAL, NO_PATH, Place, literal
 from devfix.findings import Finding, Related, SetArgument, told
 from devfix.repair.expressible import devices_at
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 _CODEMOD = "hand-on-device"
 _UNLIKE = "unlike the call around it"
@@ -222,7 +222,7 @@ def _falls_back(source: Source, node: ast.AST) -> bool:
     while up is not None:
         if isinstance(up, ast.ExceptHandler):
             return True
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)) and up.name.strip("_").startswith("test"):
+        if isinstance(up, FUNCTIONS) and up.name.strip("_").startswith("test"):
             return True
         up = source.parents.get(up)
     return False

@@ -15,7 +15,7 @@ from devfix.models.loader import tensor_attributes
 from devfix.text.bindings import function_around
 from devfix.text.names import path_of
 from devfix.text.placing import about_devices, around, dotted
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, Source, remembered
 
 _AVAILABLE = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
 _ENDS = (ast.Return, ast.Raise, ast.Continue)
@@ -60,7 +60,7 @@ def guard_of(source: Source, node: ast.expr) -> Guard:
     """The innermost condition around a node that is about devices, up to its function."""
     child: ast.AST = node
     up = source.parents.get(child)
-    while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    while up is not None and not isinstance(up, (*FUNCTIONS, ast.ClassDef)):
         if isinstance(up, (ast.If, ast.IfExp, ast.While)) and child is not up.test:
             positive = child is up.body if isinstance(up, ast.IfExp) else child in up.body
             guard = _read(source, up, positive)

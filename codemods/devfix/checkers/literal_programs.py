@@ -21,10 +21,9 @@ from devfix.models.frameworks import HOST_BASES
 from devfix.project.marks import CHOOSES, OTHER, marks_in
 from devfix.text.bindings import function_around
 from devfix.text.placing import around
-from devfix.text.source import FunctionNode, Source
+from devfix.text.source import FUNCTIONS, FunctionNode, Source
 
 Scope = FunctionNode | ast.Module
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FORKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 # Code that tells devices apart somewhere: then a name next to it is an oversight.
 _AGNOSTIC = re.compile(
@@ -152,7 +151,7 @@ def _is_for_cuda(source: Source, function: Scope) -> bool:
 
 def top_of(source: Source, node: ast.AST) -> str:
     """The name of the function or class at the top of the file that a node is a part of; empty for none."""
-    every = [one for one in (node, *source.ancestors(node)) if isinstance(one, (*_FUNCTIONS, ast.ClassDef))]
+    every = [one for one in (node, *source.ancestors(node)) if isinstance(one, (*FUNCTIONS, ast.ClassDef))]
     return every[-1].name if every else ""
 
 
@@ -293,7 +292,7 @@ class Program:
         """Is a function named nowhere but where it is defined, or one around it, or its class?"""
         every = (function, *self.source.ancestors(function))
         return any(
-            isinstance(one, (*_FUNCTIONS, ast.ClassDef)) and self.flow.project.used(one.name) is False
+            isinstance(one, (*FUNCTIONS, ast.ClassDef)) and self.flow.project.used(one.name) is False
             for one in every
         )
 

@@ -13,7 +13,7 @@ from devfix.engine.named import Named
 from devfix.engine.transfer.elements import ANYWHERE
 from devfix.findings import ReplaceExpression, Safety
 from devfix.text.names import path_of
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 _ACCELERATOR = re.compile(r"cuda(?::(?P<number>\d+))?$|(?P<mps>mps)(?::0)?$")
 _CURRENT = "torch.cuda.current_device"
@@ -54,7 +54,7 @@ def _is_parallel(source: Source, node: ast.expr) -> bool:
 def _is_chosen(source: Source, node: ast.Call) -> bool:
     """Is it asked for on some ways through its function only, such as where there is CUDA; or for CUDA alone?"""
     for up in source.ancestors(node):
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(up, FUNCTIONS):
             break
         if isinstance(up, (ast.If, ast.IfExp, ast.BoolOp, ast.Try)):
             return True

@@ -29,7 +29,7 @@ from devfix.checkers.literal_programs import (
 from devfix.checkers.literal_unplaced import are_many, unplaced
 from devfix.engine.files import Function
 from devfix.engine.named import Named
-from devfix.engine.values import BATCH, MODULE, TENSOR
+from devfix.engine.values import MODULE, PLACED, TENSOR
 from devfix.findings import DeleteStatement, Edit, Elsewhere, InsertStatement, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
 from devfix.models.torch_api import ACCELERATOR_SINCE, DEFAULT_DEVICE_CALLS
@@ -38,7 +38,6 @@ from devfix.text.bindings import bound
 from devfix.text.names import path_of
 from devfix.text.placing import stores
 
-_MOVED = frozenset({TENSOR, MODULE, BATCH})
 # Without one of these there is nothing to find.
 _SOMETHING = re.compile(
     r"\.cuda\(|cuda\.current_device\(|cuda\.\w*Tensor\b|[\"'](?:cuda(?::\d+)?|mps)[\"']|torch\.device\(\d"
@@ -256,7 +255,7 @@ class _Judge:
         asked = guard.asked
         if not isinstance(asked, ast.Attribute) or asked.attr not in ("is_cuda", "device"):
             return False
-        return asked.attr == "is_cuda" or not path_of(asked) or guard.value(self.analysis).kind in _MOVED
+        return asked.attr == "is_cuda" or not path_of(asked) or guard.value(self.analysis).kind in PLACED
 
     def _has_to(self, site: Named) -> bool:
         """Is what is moved a tensor or module beyond doubt? Other things may have `cuda()` and no `to()`."""

@@ -17,9 +17,8 @@ from devfix.project.cuda import goes, plain
 from devfix.project.marks import uninsisting
 from devfix.project.saving import saves_from_cpu
 from devfix.text.placing import about_devices, around, dotted, guards_of
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, Source, remembered
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NO_FORMAT = re.compile(r"%[ds]|%\.\d")
 _OPTION = re.compile(
     r"is_available\(|--device|--(?:no-|use-)?(?:cuda|gpu)|args\.(?:cuda|device)", re.IGNORECASE
@@ -60,7 +59,7 @@ def is_excused(load: Load, analysis: Analysis) -> bool:
             says("apart", one) for one in (up.name, *map(source.code, up.bases))
         ):
             return True
-        if isinstance(up, _FUNCTIONS):
+        if isinstance(up, FUNCTIONS):
             calls = source.calls_by_name.get(up.name, ())
             if up.name.lstrip("_").startswith("test") and not any(one.args or one.keywords for one in calls):
                 return True  # run by a test runner, not by the program
@@ -78,7 +77,7 @@ def _is_guarded(load: Load, analysis: Analysis) -> bool:
     source, placed = analysis.file.source, analysis.loaded.placed
     child: ast.AST = load.node
     for up in source.ancestors(load.node):
-        if isinstance(up, _FUNCTIONS):
+        if isinstance(up, FUNCTIONS):
             break
         if isinstance(up, (ast.If, ast.IfExp)) and child is not up.test and about_devices(up.test):
             inside = child in up.body if isinstance(up, ast.If) else child is up.body
@@ -133,7 +132,7 @@ def is_settled(load: Load, source: Source) -> bool:
 @remembered
 def _goes_to_cuda(source: Source, scope: ast.AST | None) -> bool:
     text = source.text
-    if isinstance(scope, _FUNCTIONS):  # without its header, as whoever gets to the load has called it
+    if isinstance(scope, FUNCTIONS):  # without its header, as whoever gets to the load has called it
         text = text[source.offset(scope.body[0].lineno, 0) : source.span(scope).end]
     data = plain(text.encode("utf-8", "replace"))
     data = data.replace(b"torch.cuda.", b"")  # to measure, or to ask, moves nothing
@@ -184,13 +183,13 @@ def _is_of_this_run(load: Load, source: Source) -> bool:
 
 
 def _trains_above(node: ast.Call, source: Source) -> bool:
-    function = source.enclosing(node, *_FUNCTIONS)
+    function = source.enclosing(node, *FUNCTIONS)
     for one in source.of_kind(ast.Call, function):
         path = dotted(one.func) or f"?.{getattr(one.func, 'attr', '')}"
         trains = says("steps", path) or (says("trains", path) and (one.args or one.keywords))
         if trains or (function is not None and says("fetches", path)):
             if (one.lineno, one.col_offset) < (node.lineno, node.col_offset):
-                if function is not None or source.enclosing(one, *_FUNCTIONS, ast.ClassDef) is None:
+                if function is not None or source.enclosing(one, *FUNCTIONS, ast.ClassDef) is None:
                     return True
     return False
 
@@ -323,7 +322,7 @@ def needs_cuda(flow: Flow, load: Load, steps: int = sys.maxsize) -> bool:
 
 def _names_around(source: Source, load: Load) -> list[str]:
     """The names of the functions and classes that a load stands in."""
-    return [up.name for up in source.ancestors(load.node) if isinstance(up, (*_FUNCTIONS, ast.ClassDef))]
+    return [up.name for up in source.ancestors(load.node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
 
 
 # --- paths -------------------------------------------------------------------------------------
@@ -364,7 +363,7 @@ def _bound_to(path: ast.expr, load: Load, source: Source) -> list[ast.expr]:
     every = list[ast.expr]()
     for call in source.calls_by_name.get(function.name, ()):
         for one in [word.value for word in call.keywords if word.arg == path.id] or call.args[at : at + 1]:
-            here = _assigned(source, source.enclosing(call, *_FUNCTIONS))
+            here = _assigned(source, source.enclosing(call, *FUNCTIONS))
             every += here.get(one.id, [one]) if isinstance(one, ast.Name) else [one]
     return every
 
@@ -389,5 +388,5 @@ def _saves(source: Source) -> list[tuple[ast.Call, str]]:
 
 def _saved_above(load: Load, source: Source) -> list[tuple[ast.Call, str]]:
     """Those in the same function, above a load."""
-    here = [one for one in _saves(source) if source.enclosing(one[0], *_FUNCTIONS) is _node(load)]
+    here = [one for one in _saves(source) if source.enclosing(one[0], *FUNCTIONS) is _node(load)]
     return [one for one in here if source.span(one[0]).start < source.span(load.node).start]

@@ -18,9 +18,8 @@ from devfix.engine.values import MODULE, OBJECT, OPTIMIZER, UNKNOWN
 from devfix.models import torch_api
 from devfix.repair.expressible import may_be_none
 from devfix.text.placing import dotted
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 # A file that moves something, or names CUDA, may use what it loads on an accelerator.
 _DEVICES = re.compile(r"\.cuda\(|[\"']cuda|\.to\(")
@@ -86,9 +85,9 @@ class Uses:
             kinds = self._kinds(node, parent, file)
             for target in _targets(parent, node):
                 kinds |= self._bound(target, file.source)
-            function = file.source.enclosing(node, *_FUNCTIONS)
+            function = file.source.enclosing(node, *FUNCTIONS)
             if (
-                isinstance(function, _FUNCTIONS)
+                isinstance(function, FUNCTIONS)
                 and says("restores", function.name)
                 and not self._loads_in(function)
             ):
@@ -120,7 +119,7 @@ class Uses:
             getattr(parent, "op", None), ast.USub
         ):
             return Use.TENSOR
-        elif isinstance(parent, _OUTSIDE) and self._loads_in(file.source.enclosing(node, *_FUNCTIONS)):
+        elif isinstance(parent, _OUTSIDE) and self._loads_in(file.source.enclosing(node, *FUNCTIONS)):
             return Use.OUT
         return Use.NONE
 
@@ -130,7 +129,7 @@ class Uses:
             return Use.PARAMETER if target.attr in ("data", "weight", "bias") else Use.OUT | Use.STORED
         if isinstance(target, ast.Name):
             self.names.append(target.id)
-            around = source.enclosing(target, *_FUNCTIONS)
+            around = source.enclosing(target, *FUNCTIONS)
             known = around is not None and any(
                 target.id in one.names for one in source.of_kind(ast.Global, around)
             )
@@ -310,7 +309,7 @@ def default_is_none(analysis: Analysis) -> Iterator[tuple[ast.Call, ast.keyword]
     """`model.load_state_dict(torch.load(p, map_location=device))` where `device` is None unless a caller names one."""
     source = analysis.file.source
     for call in sorted(analysis.loaded.placed, key=lambda one: (one.lineno, one.col_offset)):
-        around, parent = source.enclosing(call, *_FUNCTIONS), source.parents.get(call)
+        around, parent = source.enclosing(call, *FUNCTIONS), source.parents.get(call)
         function = analysis.file.of_node.get(around) if around is not None else None
         into = isinstance(parent, ast.Call) and dotted(parent.func).endswith(".load_state_dict")
         if not isinstance(function, Function) or function.name == "__init__" or not into:

@@ -10,7 +10,7 @@ from devfix.checkers.signs import MOVES, quoted
 from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold_no_weights
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.text.placing import about_devices, bound_before, dotted
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "module-never-moved"
 # Done with a network that nobody else looks after.
@@ -37,7 +37,7 @@ def _made_together(source: Source) -> Iterator[Finding]:
     """Entries of a dict, or objects of one kind of class, of which all but one are moved as they are made or set up."""
     groups: dict[tuple[ast.AST, str], _Group] = {}
     for path, kind, call in _modules(source):
-        function = source.enclosing(call, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+        function = source.scope(call)
         group = groups.setdefault((function, kind), _Group())
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in MOVES:
@@ -64,7 +64,7 @@ def _arms(source: Source) -> Iterator[Finding]:
             root = _class(moved)
             if root is None or root is moved or _class(left) is not left or about_devices(node.test):
                 continue
-            function = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+            function = source.enclosing(node, *FUNCTIONS)
             if dotted(root.func) != dotted(left.func):
                 continue
             group = _Group(

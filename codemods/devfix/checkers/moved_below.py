@@ -11,7 +11,7 @@ from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, File
 from devfix.text.names import path_of
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, Source, remembered
 
 _READS = frozenset({"numpy"})
 
@@ -37,7 +37,7 @@ def is_moved_below(file: File, node: ast.AST, operand: ast.AST | None, *, by_nam
         else set()
     )
     names = names.union(given) - {""}
-    function = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)
+    function = source.enclosing(node, *FUNCTIONS)
     if function is None or not names:
         return False
     parts = _parts(source, function)

@@ -14,10 +14,9 @@ from devfix.repair.needed import used_after
 from devfix.repair.ways import changed, looked_at
 from devfix.text.names import path_of
 from devfix.text.placing import bound_before, follows, only, siblings
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "restore-after-move"
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
@@ -36,7 +35,7 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         if (
             not path
             or not _is_kept(one, node, path, analysis)
-            or not used_after(source, _home(source, one.move), path, node, one.move)
+            or not used_after(source, source.scope(one.move), path, node, one.move)
         ):
             continue
         seen.add(node)
@@ -60,16 +59,12 @@ def _node(one: Outrun, analysis: Analysis) -> ast.AST | None:
     source = analysis.file.source
     if one.moved_in is not analysis.file:
         return None
-    home = source.enclosing(one.move, *_FUNCTIONS)
-    if one.file is analysis.file and source.enclosing(one.node, *_FUNCTIONS) is home:
+    home = source.enclosing(one.move, *FUNCTIONS)
+    if one.file is analysis.file and source.enclosing(one.node, *FUNCTIONS) is home:
         return one.node
     running = (statement for file, statement in one.running if file is analysis.file)
-    at = next((each for each in running if source.enclosing(each, *_FUNCTIONS) is home), None)
+    at = next((each for each in running if source.enclosing(each, *FUNCTIONS) is home), None)
     return at.value if isinstance(at, ast.Assign) else None
-
-
-def _home(source: Source, node: ast.AST) -> ast.AST:
-    return source.enclosing(node, *_FUNCTIONS) or source.tree
 
 
 def _target(source: Source, node: ast.AST) -> str:

@@ -27,6 +27,7 @@ from devfix.findings import (
     ReplaceExpression,
     told,
 )
+from devfix.text.loaded import last_name
 from devfix.text.placing import bound_before
 
 
@@ -266,7 +267,9 @@ class Program:
             found.setdefault(step.value.links[0].node if step.value.links else step.node, []).append(step)
         knows = any(one.kind == "local" or one.local for one in self.steps if one.file is self.analysis.file)
         for origin, steps in found.items():
-            named = next((one for one in steps if one.at is not None and is_local_rank(_last(one.at))), None)
+            named = next(
+                (one for one in steps if one.at is not None and is_local_rank(last_name(one.at))), None
+            )
             if named is None and not knows:
                 continue
             here = isinstance(origin, ast.expr) and steps[0].value.links[0].file is self.analysis.file
@@ -323,7 +326,3 @@ class Program:
             if bound_before(source, ast.parse(text, mode="eval").body, statement):
                 return (ReplaceExpression(source.span(at), text),)
         return self._from_environment(at)
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -23,9 +23,8 @@ from devfix.findings import AppendCall, Edit
 from devfix.flow import Flow
 from devfix.models.loader import models
 from devfix.repair.candidates import exact_at, modules_met
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, Source, remembered
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ASKS = frozenset({"device", "is_cuda", "get_device", "type_as"})
 _GUESSES = frozenset({"the result", "the container"})  # nothing fails there
 # What has to do with devices at all.
@@ -105,7 +104,7 @@ def _top(source: Source, node: ast.AST | None) -> tuple[str, str]:
     """The name and the code of the outermost function or class around a node; of the file, which has none."""
     top, text = "", source.text
     while node is not None and not isinstance(node, ast.Module):
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             top, text = node.name, source.code(node)
         node = source.parents.get(node)
     return top, text
@@ -201,7 +200,7 @@ def _is_one_number(source: Source, made: ast.Call, met: ast.AST) -> bool:
     """May what is made be a number at last, which meets anything: of one element, and squeezed or added in place?"""
     if [ast.unparse(one) for one in made.args] not in (["1"], ["(1,)"], ["[1]"]):
         return False
-    around = source.enclosing(made, *_FUNCTIONS)
+    around = source.enclosing(made, *FUNCTIONS)
     chosen = isinstance(source.parents.get(made), ast.IfExp) and isinstance(
         source.statement(met), ast.AugAssign
     )

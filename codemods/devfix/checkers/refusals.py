@@ -27,10 +27,9 @@ from devfix.models.loader import models
 from devfix.repair import legacy
 from devfix.text.placing import about_devices as asks_for_devices
 from devfix.text.placing import dotted
-from devfix.text.source import Source, walk
+from devfix.text.source import FUNCTIONS, Source, walk
 
 CODEMOD = "place-factory"
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CPU = frozenset({"'cpu'", "torch.device('cpu')", "None"})
 _ASKED = re.compile(r"\.device\)?\s*(?:!=|==)")
 # What takes the device of another tensor, or moves.
@@ -110,7 +109,7 @@ def _pinned(analysis: Analysis, call: ast.Call) -> Iterator[Finding]:
     """`torch.tensor(x, pin_memory=True)` in a function that goes to whatever device it is told."""
     source = analysis.file.source
     pin = next((one.value for one in call.keywords if one.arg == "pin_memory"), None)
-    scope = source.enclosing(call, *_FUNCTIONS)
+    scope = source.enclosing(call, *FUNCTIONS)
     if (
         not isinstance(pin, ast.Constant)
         or pin.value is not True

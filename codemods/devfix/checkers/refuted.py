@@ -14,7 +14,7 @@ from devfix.engine.values import MODULE, RESULT, Assumption
 from devfix.models.loader import models
 from devfix.repair.arguments import argument_of
 from devfix.text.bindings import bound, function_around
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 _HOST = (None, "cpu")
 
@@ -54,7 +54,7 @@ def is_guess(mismatch: Mismatch, analysis: Analysis) -> bool:
     if function is None or mismatch.stray.kind == MODULE or Assumption(RESULT) not in mismatch.assumed:
         return False
     shaped = like is not None and like.place == mismatch.anchor.place
-    if not shaped and not isinstance(mismatch.anchor_node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    if not shaped and not isinstance(mismatch.anchor_node, FUNCTIONS):
         return False
     outermost = function
     while outermost.outer is not None:

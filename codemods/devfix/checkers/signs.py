@@ -20,7 +20,7 @@ from devfix.findings import AppendCall, Edit
 from devfix.models.loader import module_attributes
 from devfix.models.torch_api import turns_gradients_off
 from devfix.text.placing import dotted, expects_error
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, Source, remembered
 
 MOVES = frozenset({"to", "cuda"})
 # What is only for CUDA, and what only runs what somebody has prepared: tests.
@@ -119,7 +119,7 @@ def is_caught(source: Source, node: ast.AST) -> bool:
     if expects_error(source, node):
         return True
     up: ast.AST | None = node
-    while up is not None and not isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    while up is not None and not isinstance(up, FUNCTIONS):
         parent = source.parents.get(up)
         if isinstance(parent, ast.Try) and up in parent.body:
             if any(_may_catch(one) and about_devices(source.code(one)) for one in parent.handlers):
@@ -149,11 +149,11 @@ def is_without_gradients(source: Source, node: ast.AST) -> bool:
         opened: list[ast.expr] = []
         if isinstance(up, (ast.With, ast.AsyncWith)):
             opened = [item.context_expr for item in up.items]
-        elif isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        elif isinstance(up, FUNCTIONS):
             opened = up.decorator_list
         if any(map(turns_gradients_off, opened)):
             return True
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(up, FUNCTIONS):
             return False
     return False
 
@@ -225,7 +225,7 @@ def is_kept_beside(source: Source, node: ast.AST | None) -> bool:
     """Does an assignment that moves others bind a name to itself: `x, ids = x.to(device), ids`?"""
     if not isinstance(node, ast.Name):
         return False
-    for one in source.of_kind(ast.Assign, source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef)):
+    for one in source.of_kind(ast.Assign, source.enclosing(node, *FUNCTIONS)):
         target, value = one.targets[0], one.value
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
             pairs = [(source.code(a), source.code(b)) for a, b in zip(target.elts, value.elts, strict=False)]

@@ -27,12 +27,12 @@ from devfix.findings import Finding, Related, Safety, Span, told
 from devfix.repair.surgeries import Plan
 from devfix.text.names import path_of
 from devfix.text.placing import follows, guards_of, settled
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "reorder-to"
 # Uses at which a module that is only partly on its device fails; other uses may not run it.
 _RUNS = ("called", "forward", "generate", "module", "sample", "predict", "encode", "decode")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_FUNCTIONS = (*FUNCTIONS, ast.Lambda)
 
 
 def findings(analysis: Analysis) -> Iterator[Finding]:

@@ -15,11 +15,10 @@ from devfix.findings import AppendCall, Edit, Finding, InsertStatement, SetArgum
 from devfix.models import torch_api
 from devfix.text.names import path_of
 from devfix.text.placing import around, covers, dotted
-from devfix.text.source import Source, walk
+from devfix.text.source import FUNCTIONS, Source, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Places = list[tuple[ast.stmt, ast.expr]]
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAF_SIZES = frozenset(
     {"in_features", "out_features", "in_channels", "out_channels", "weight", "embedding_dim"}
 )
@@ -31,7 +30,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
     if "setattr(" not in source.text and "._modules[" not in source.text and "Parameter(" not in source.text:
         return
     for node in sorted(source.definitions, key=lambda node: node.lineno):
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             text = source.code(node)
             places = _places(node) if "setattr(" in text or "._modules[" in text else []
             if places and not _is_moved_elsewhere(analysis, node):
@@ -232,7 +231,7 @@ def _wrapper(analysis: Analysis, owner: ast.ClassDef) -> Iterator[Finding]:
     if init is None or "device" in source.code(init) or "Parameter(" not in source.code(init):
         return
     bases = _taken(init)
-    if any(source.enclosing(call, *_FUNCTIONS) for call in source.calls_by_name.get(owner.name, ())):
+    if any(source.enclosing(call, *FUNCTIONS) for call in source.calls_by_name.get(owner.name, ())):
         bases = []  # whoever makes it knows more
     if not bases:
         bases = _held(init)
@@ -318,8 +317,8 @@ def _is_swapped_in(analysis: Analysis, owner: ast.ClassDef) -> bool:
     for node in source.walk():
         if not isinstance(node, ast.Call) or path_of(node.func) != owner.name:
             continue
-        function = source.enclosing(node, *_FUNCTIONS)
-        if not isinstance(function, _FUNCTIONS) or _is_moved_elsewhere(analysis, function):
+        function = source.enclosing(node, *FUNCTIONS)
+        if not isinstance(function, FUNCTIONS) or _is_moved_elsewhere(analysis, function):
             continue
         for _, child in _places(function):
             if child is node or (dotted(child) and _made(function, dotted(child)) is node):

@@ -15,7 +15,6 @@ from devfix.text.names import path_of
 from devfix.text.source import Source
 
 CODEMOD = "device-comparison"
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CUDA = ".cuda."  # the types of CUDA are asked for as well
 
 
@@ -25,7 +24,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
     if is_cpu_program(source, file.path):
         return
     for node, value, names, text in (*_instances(analysis), *_types(analysis)):
-        function = file.of_node.get(source.enclosing(node, *_FUNCTIONS) or source.tree)
+        function = file.of_node.get(source.scope(node))
         placed = isinstance(function, Function) and lives_on_devices(function, analysis)
         if not placed or _CUDA in source.code(_condition(source, node)) or _is_asked(source, node):
             continue

@@ -55,7 +55,7 @@ def _is_moved_to(choice: ast.IfExp, analysis: Analysis) -> bool:
     place, bound = literal(str(there.value)), [one.id for one in names if isinstance(one.ctx, ast.Store)]
     if place is None or place.on_host or otherwise.value != "cpu" or len(bound) != 1:
         return False
-    scope = source.enclosing(statement, *FUNCTIONS) or source.tree
+    scope = source.scope(statement)
     uses = source.names(scope).get(bound[0], ())
     if sum(isinstance(one.ctx, ast.Store) for one in uses) != 1:
         return False

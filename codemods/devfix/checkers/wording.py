@@ -27,7 +27,7 @@ from devfix.engine.values import (
     USES,
     Assumption,
 )
-from devfix.text.source import Source
+from devfix.text.source import FUNCTIONS, Source
 
 _ASSUMED = {
     NAME: "`{}` is what its name suggests",
@@ -109,7 +109,7 @@ def use_of(
         like, returned = mismatch.stray.like, f"{it} is returned{at}"
         if not name and like is not None and like.place == mismatch.anchor.place:
             return f"{returned}, and takes its shape from a tensor {place}"
-        if not name and isinstance(mismatch.anchor_node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if not name and isinstance(mismatch.anchor_node, FUNCTIONS):
             return f"{returned}, while {_BESIDE.get(mismatch.anchor_node.name, 'what other methods give')} is {place}"
         return f"{returned} together with {name or 'another result'}, which is {place}"
     if mismatch.anchor.kind == DEVICE:

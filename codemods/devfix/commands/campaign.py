@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from time import sleep
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,11 +16,7 @@ from devfix.commands.running import complain, tell
 if TYPE_CHECKING:
     from devfix.migrate.state import Row, Store
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def campaign_argument(command: _Command) -> _Command:
-    return click.argument("campaign", type=click.Path(file_okay=False), metavar="CAMPAIGN")(command)
+campaign_argument = click.argument("campaign", type=click.Path(file_okay=False), metavar="CAMPAIGN")
 
 
 def code(store: Store) -> int:

@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from devfix.documents import SUFFIXES
 from devfix.documents.git import GitError, git
 from devfix.documents.python import DocumentError, read_bytes
 from devfix.documents.state import is_below
 
-SUFFIXES = (".py", ".ipynb", ".yaml", ".yml")
 LARGEST = 64_000_000  # bytes of an old file; one that is larger counts as changed all over
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _WORD = re.compile(r"[\w./@^~:{}+-]+")

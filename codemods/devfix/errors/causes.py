@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from devfix.findings import Safety, Span, TextEdit
 from devfix.pipeline.runner import process
 from devfix.reports.report import PlacedFinding
 from devfix.rewrite import apply
-from devfix.text.source import Source, line_starts
+from devfix.text.source import FUNCTIONS, Source, line_starts
 
 MOST = 3  # causes that are shown
 _OF_A_DEFAULT = ("generator", "pinned")  # kinds that a default device causes by itself
@@ -127,7 +126,7 @@ def _scopes(document: Document) -> tuple[tuple[int, int], ...]:
     return tuple(
         (shown_line(document, node.lineno), shown_line(document, node.end_lineno or node.lineno))
         for node in source.walk()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if isinstance(node, FUNCTIONS)
     )
 
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from devfix.models import torch_api
-from devfix.project.marks import MATCHES, headers, spelled_out
+from devfix.project.marks import COMMENT, GOES_ON, MATCHES, headers, spelled_out
 
-_COMMENT = re.compile(rb"#[^\n]*")
 _WORD = re.compile(rb"\.?[A-Za-z_]\w*")
 _BLOCK = re.compile(rb"^(?:async[ \t]+def|def|class)[ \t]+(\w+)", re.MULTILINE)
 # A GPU that is written down: a number that is an option may be that of a GPU which is not there elsewhere.
@@ -51,7 +50,6 @@ _WHERE = re.compile(
 _WANTED = re.compile(
     rb"[ \t]*(?:if|elif)[ \t]+(?:not[ \t]+)?[a-z][\w.]*(?:[ \t]+is[ \t]+(?:not[ \t]+)?None)?[ \t]*:"
 )
-_OTHER_ARM = re.compile(rb"[ \t]*(?:elif|else|except|finally)\b")
 # Functions that are asked to go there, and headers that only name a default.
 _ASKED = re.compile(
     rb"[ \t]*(?:async[ \t]+)?def[ \t]+\w*(?:cuda|gpu|device|to_var)\w*[ \t]*\(|[ \t]*(?:async[ \t]+)?def[ \t]+test_",
@@ -123,7 +121,7 @@ class Block:
 
 def plain(data: bytes) -> bytes:
     """A text without its comments and documentation."""
-    return _DOCUMENTED.sub(rb'""', _COMMENT.sub(b"", spelled_out(data)))
+    return _DOCUMENTED.sub(rb'""', COMMENT.sub(b"", spelled_out(data)))
 
 
 def blocks_of(data: bytes) -> list[Block]:
@@ -219,7 +217,7 @@ def _asked(above: list[bytes]) -> bool:
         if _ASKED.match(one):
             return True
         if _OPENS.match(one) and _ASKS.search(one):
-            if not _WHERE.match(one) or _OTHER_ARM.match(inner):
+            if not _WHERE.match(one) or GOES_ON.match(inner):
                 return True
         inner = one
     return False

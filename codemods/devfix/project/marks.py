@@ -19,7 +19,7 @@ WRITES = "!writes"  # no name: files that write checkpoints of their own
 BUILDS = "!builds"  # no name: files that compile CUDA extensions for others to import
 
 MATCHES = 200  # of a pattern in one file whose surroundings are looked at
-_COMMENT = re.compile(rb"#[^\n]*")
+COMMENT = re.compile(rb"#[^\n]*")
 _ALIAS = re.compile(rb"^[ \t]*import[ \t]+torch[ \t]+as[ \t]+(\w+)", re.MULTILINE)
 _GPU = rb"(?:cuda|gpus?|gpu_?ids?)"
 # A device is chosen by what there is, by an option, or by whoever calls.
@@ -119,7 +119,7 @@ _CUDA_MODULE = re.compile(rb"[ \t]*\w+_cuda[ \t]*(?:$|,|as\b|[ \t;])")
 # A condition that has to do with where things run, or with something that may be missing.
 _ASKS = re.compile(rb"cuda|gpu|device|cpu|is_available|distributed|^\s*(?:try|except)\b", re.IGNORECASE)
 _OPENS = re.compile(rb"[ \t]*(?:if|elif|else|try|except|for|while)\b")
-_GOES_ON = re.compile(rb"[ \t]*(?:elif|else|except|finally)\b")
+GOES_ON = re.compile(rb"[ \t]*(?:elif|else|except|finally)\b")
 
 
 _FETCHES = (b"load_url(", b"model_zoo", b"urlretrieve(", b"from_url(")
@@ -164,7 +164,7 @@ def marks_in(data: bytes, imports: Sequence[tuple[bytes, bytes, bytes, bool]]) -
             compiles = compiles or b"cpp_extension" in named or b"torch.utils.ffi" in named
             searches = searches or b"faiss" in named
     if compiles or searches:
-        text = _COMMENT.sub(b"", data)
+        text = COMMENT.sub(b"", data)
         if any(_sure(text, match) for match in islice(_GPU_CALLS.finditer(text), MATCHES)):
             found.add(ONLY)
         if compiles and _EXTENSION.search(text) and b"is_available" not in text:
@@ -179,7 +179,7 @@ def marks_in(data: bytes, imports: Sequence[tuple[bytes, bytes, bytes, bool]]) -
         found.add(OTHER)
     asked = b"is_available" in lines or (b"nccl" in data and b"init_process_group(" in data)
     if asked or _INSISTENCE.search(lines):
-        found |= _insists(_COMMENT.sub(b"", data))
+        found |= _insists(COMMENT.sub(b"", data))
     return found
 
 
@@ -263,7 +263,7 @@ def headers(text: bytes, at: int) -> list[bytes]:
             continue
         if _depth(line) < depth or (below and _depth(line) == depth and _OPENS.match(line)):
             depth = _depth(line)
-            below = _GOES_ON.match(line) is not None
+            below = GOES_ON.match(line) is not None
             found.append(line)
     return found
 

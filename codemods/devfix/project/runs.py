@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 from devfix.pipeline import depends
 from devfix.project.cuda import blocks_of, goes_to_cuda, goes_to_current, names_other, needs, plain
 from devfix.project.importing import without_imports
-from devfix.project.marks import CHOOSES, moves, spelled_out
+from devfix.project.marks import CHOOSES, COMMENT, moves, spelled_out
 
 if TYPE_CHECKING:
     from devfix.project.project import Project
 
 REACH = 64  # files
-_COMMENT = re.compile(rb"#[^\n]*")
 # What reads a command line, or does something as it is loaded.
 _PROGRAM = re.compile(
     rb"__main__|\bArgumentParser\(|\bparse_args\(|\bimport (?:fire|click|hydra)\b"
@@ -283,7 +282,7 @@ def _blocks(
 @lru_cache(maxsize=8)
 def _bare(text: str) -> bytes:
     """A text without its comments."""
-    return _COMMENT.sub(b"", spelled_out(text.encode("utf-8", "replace")))
+    return COMMENT.sub(b"", spelled_out(text.encode("utf-8", "replace")))
 
 
 @lru_cache(maxsize=REACH)

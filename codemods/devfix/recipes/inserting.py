@@ -7,11 +7,11 @@ import re
 from devfix.documents.yaml import Node, YamlError
 from devfix.findings import ReplaceText, Span
 from devfix.recipes.recipe import Recipe
+from devfix.text.source import NEWLINE
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _ENTRY = re.compile(r"[A-Za-z_][\w.-]*(?:\[[\w.-]+\])*")
 _REFERENCE = re.compile(r"<([^<>\[\]]+)(?:[\[\]][^<>]*)?>")
-_NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def listing(recipe: Recipe, name: str, entry: str) -> ReplaceText | None:
@@ -37,12 +37,12 @@ def listing(recipe: Recipe, name: str, entry: str) -> ReplaceText | None:
 
 def after_line(text: str, at: int, line: str, rest: str = "") -> ReplaceText | None:
     """A new line behind the one that an offset is on, if only `rest` and a comment follow there."""
-    newline = _NEWLINE.search(text, at)
+    newline = NEWLINE.search(text, at)
     end = newline.start() if newline else len(text)
     tail = text[at:end].strip().removeprefix(rest).strip()
     if tail and not tail.startswith("#"):
         return None
-    used = newline[0] if newline else (_NEWLINE.search(text) or ["\n"])[0]
+    used = newline[0] if newline else (NEWLINE.search(text) or ["\n"])[0]
     return ReplaceText(Span(end, end), used + line)
 
 

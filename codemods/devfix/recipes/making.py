@@ -12,7 +12,7 @@ from devfix.models import torch_api
 from devfix.recipes.constants import OBJECT, UNKNOWN, evaluate, truth
 from devfix.recipes.library import Library
 from devfix.text.names import of_self
-from devfix.text.source import children
+from devfix.text.source import FUNCTIONS, children
 
 # Modules of torch.nn that make parameters, or buffers that their forward reads, whatever they are given.
 _WEIGHTED = frozenset(
@@ -140,7 +140,7 @@ class _Init:
     def _statement(self, node: ast.stmt, scope: _Scope) -> bool:
         if isinstance(node, ast.If):
             return self._if(node, scope)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             return False
         if isinstance(node, (ast.For, ast.AsyncFor)):
             self._assign(node.target, UNKNOWN, scope)

@@ -350,7 +350,7 @@ def of_a_literal(mismatch: Mismatch, analysis: Analysis) -> tuple[str, tuple[Edi
     """The device of the others in the place of an accelerator by name."""
     source, link = analysis.file.source, mismatch.stray.links[0]
     node = link.node
-    if link.file is not analysis.file or not isinstance(node, ast.Call) or _beside(node, mismatch, analysis):
+    if link.file is not analysis.file or not isinstance(node, ast.Call) or _meets_others(node, analysis):
         return "", ()
     device = expressible(source, mismatch.anchor_place, mismatch.scopes, node)
     if not device or device.startswith('"'):
@@ -378,11 +378,9 @@ def _is_one_tensor(mismatch: Mismatch) -> bool:
 
 def stays_on_host(node: ast.AST, analysis: Analysis) -> bool:
     """Is what is made, or stored, here needed on the CPU as well?"""
-    if node in analysis.read_on_host:
-        return True
-    return any(other not in analysis.strays for other in analysis.company.get(node, ()))
+    return node in analysis.read_on_host or _meets_others(node, analysis)
 
 
-def _beside(node: ast.AST, mismatch: Mismatch, analysis: Analysis) -> bool:
-    """Does a literal meet another one, which would stay?"""
+def _meets_others(node: ast.AST, analysis: Analysis) -> bool:
+    """Does what is made here meet something that stays where it is?"""
     return any(other not in analysis.strays for other in analysis.company.get(node, ()))

@@ -158,7 +158,7 @@ class _Fixing(Reading):
                     continue
                 if not isinstance(node, ast.Name):
                     continue
-                bound = stores(source, source.enclosing(node, *FUNCTIONS) or source.tree, node.id)
+                bound = stores(source, source.scope(node), node.id)
                 statement = source.statement(bound[0]) if len(bound) == 1 else None
                 if not isinstance(statement, ast.Assign) or statement.targets != bound:
                     continue

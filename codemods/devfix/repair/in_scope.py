@@ -12,7 +12,7 @@ from devfix.engine.places import VAR, of_process
 from devfix.engine.values import LOCAL
 from devfix.repair.expressible import devices_at, of_function
 from devfix.text.placing import bound_before, guards_of, is_local, stores
-from devfix.text.source import FUNCTIONS, Source
+from devfix.text.source import Source
 
 
 def device_for(analysis: Analysis, at: ast.AST, function: Function | None, scopes: tuple[Scope, ...]) -> str:
@@ -50,7 +50,7 @@ def _imported(analysis: Analysis) -> str:
     for place in analysis.targets:
         for device, _, _, _ in analysis.targets_here(place):
             root, _, last = source.code(device).partition(".")
-            scope = source.enclosing(device, *FUNCTIONS) or source.tree
+            scope = source.scope(device)
             bound = is_local(source, scope, root) or stores(source, source.tree, root)
             known = root in source.imports or (not last and bool(analysis.file.stars))
             if place.kind == VAR and known and not bound and is_handed_name((last or root).lower()):

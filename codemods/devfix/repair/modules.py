@@ -148,7 +148,7 @@ def _own_move(
     below = ends.pop()
     block = source.block(below)
     expression = ast.parse(device, mode="eval").body
-    scope = source.enclosing(use, *FUNCTIONS) or source.tree
+    scope = source.scope(use)
     before: list[ast.AST] = [
         *values,
         *_beside(source, analysis.parts.attached.get(mismatch.stray.ref, set()), use),

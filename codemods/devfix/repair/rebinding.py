@@ -6,9 +6,9 @@ import ast
 
 from devfix.findings import Edit, InsertStatement
 from devfix.text.placing import is_local, stores
-from devfix.text.source import FUNCTIONS, Source
+from devfix.text.source import COMPREHENSIONS, FUNCTIONS, Source
 
-_INNER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # with names of their own
+_INNER = (ast.Lambda, *COMPREHENSIONS)  # with names of their own
 
 
 def rebound(

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from devfix.documents import Document, DocumentError, read_document
+from devfix.documents import Document, DocumentError, read_document, readable
 from devfix.documents.overlay import overlaid
 from devfix.findings import Span, TextEdit
 from devfix.repair.explained import Findings, candidates, explained
@@ -221,16 +221,10 @@ def _next(
 ) -> Candidate | None:
     """The first fix for a stray that has not been tried: of a static finding, or else from the run."""
 
-    def read(path: str) -> Document | None:
-        try:
-            return read_document(path)
-        except DocumentError:
-            return None
-
     def all_fixes() -> Iterator[Candidate]:
-        yield from fixes(seen, read, drawn=True)
-        yield from candidates(explained(seen, findings, read), read)
-        yield from fixes(seen, read)
+        yield from fixes(seen, readable, drawn=True)
+        yield from candidates(explained(seen, findings, readable), readable)
+        yield from fixes(seen, readable)
 
     for one in all_fixes():
         found = texts.of_the_beginning(one, chosen)

@@ -71,7 +71,7 @@ class Plan:
             pair = siblings(self.source, move.statement, last)
             if pair is not None and (anchor is None or pair[1] in around(self.source, anchor)):
                 anchor = pair[1]
-        if all(_function(self.source, move.node) is not _function(self.source, last) for move in self.early):
+        if all(self.source.scope(move.node) is not self.source.scope(last) for move in self.early):
             return last
         return anchor
 
@@ -154,11 +154,7 @@ class Plan:
         roots = {self.path}
         if seen_by_call(self.source, self.path, start, stop):
             return True
-        whole = (
-            self._span(home)
-            if (home := _function(self.source, self.anchor)) is not self.source.tree
-            else None
-        )
+        whole = self._span(home) if (home := self.source.scope(self.anchor)) is not self.source.tree else None
         nodes = [
             node
             for node in self.source.between(start, stop)
@@ -282,7 +278,7 @@ class Plan:
     def _kept(self, move: Event) -> str:
         """The attribute of `self` that keeps the device of a move in another method of the class."""
         assert self.anchor is not None
-        home, here = _function(self.source, move.node), _function(self.source, self.anchor)
+        home, here = self.source.scope(move.node), self.source.scope(self.anchor)
         owner = self.source.enclosing(home, ast.ClassDef)
         node = move.node
         if home is here or owner is None or owner is not self.source.enclosing(here, ast.ClassDef):
@@ -299,7 +295,7 @@ class Plan:
     def _valid(self, move: Event, suffix: str) -> bool:
         """Does the device expression mean the same at the anchor?"""
         assert self.anchor is not None
-        if _function(self.source, move.node) is not _function(self.source, self.anchor):
+        if self.source.scope(move.node) is not self.source.scope(self.anchor):
             return re.fullmatch(r"\.cuda\(\)|\.\w+\((?:device=)?self(?:\.\w+)+\)", suffix) is not None
         expression = ast.parse("x" + suffix, mode="eval").body
         assert isinstance(expression, ast.Call)
@@ -352,10 +348,6 @@ def _suffix(move: Event) -> str:
         return f".to({move.device})" if move.device else ""
     call = ast.Call(ast.Name(""), node.args, node.keywords)
     return f".{node.func.attr}{ast.unparse(call)}"
-
-
-def _function(source: Source, node: ast.AST) -> ast.AST:
-    return source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
 
 
 def _mentions(node: ast.AST, path: str) -> bool:

@@ -15,12 +15,12 @@ from devfix.engine.events import MOVES
 from devfix.models import torch_api
 from devfix.text.names import path_of
 from devfix.text.placing import around, bound_before, dotted, siblings
-from devfix.text.source import Source, walk
+from devfix.text.source import FUNCTIONS, Source, walk
 
 _JUMPS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await, ast.Assert)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _WITH = (ast.With, ast.AsyncWith)
-_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_INNER = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 # What says which GPU is the current one: `.cuda()` means another one before and after.
 _CHOOSES = re.compile(r"set_device\(|CUDA_VISIBLE_DEVICES|set_default_device\(|set_default_tensor_type\(")
 # Functions that may fill in what their argument holds: `init_distributed_mode(args)` sets `args.gpu`.
@@ -110,7 +110,7 @@ def _catches(source: Source, outer: ast.stmt, anchor: ast.stmt, path: str) -> bo
         return False
     root = path.partition(".")[0]
     end = source.span(anchor).end
-    scope = source.enclosing(outer, ast.FunctionDef, ast.AsyncFunctionDef) or source.tree
+    scope = source.scope(outer)
     if root in ("self", "cls"):
         return True
     inside = set(walk(ast.Module(outer.body, []))) if isinstance(outer, ast.Try) else set(walk(outer))
@@ -156,7 +156,7 @@ def changed(source: Source, parts: Collection[ast.AST], start: int, stop: int, k
 
 def _named(node: ast.AST) -> list[str]:
     """What a node binds that is not written as an expression."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return [(one.asname or one.name).partition(".")[0] for one in node.names]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from devfix.findings import AppendCall, Edit, ReplaceExpression, WrapExpression
 from devfix.reports.observed import Found
-from devfix.text.source import Source
+from devfix.text.source import COMPREHENSIONS, Source
 
 _SHAPES = frozenset({"shape", "size", "dim", "ndim", "dtype", "numel"})
 
@@ -103,8 +103,8 @@ def _in_place(method: ast.Attribute) -> bool:
 def bound_around(source: Source, node: ast.AST, written: ast.expr) -> bool:
     """Are all names of an expression those of the innermost comprehension around a node, which it is no source of?"""
     names = {one.id for one in ast.walk(written) if isinstance(one, ast.Name)}
-    around = source.enclosing(node, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-    if not isinstance(around, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+    around = source.enclosing(node, *COMPREHENSIONS)
+    if not isinstance(around, COMPREHENSIONS):
         return False
     if any(node in ast.walk(one.iter) for one in around.generators):
         return False

@@ -22,7 +22,7 @@ from devfix.reports.report import (
     PlacedRelated,
     Scope,
 )
-from devfix.text.source import Source, remembered
+from devfix.text.source import FUNCTIONS, Source, remembered
 
 if TYPE_CHECKING:
     from devfix.documents import Document
@@ -116,7 +116,7 @@ def git_scopes(source: Source) -> tuple[Scope, ...]:
     feeds = line_feeds(source.text)
     found = []
     for node in source.walk():
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             first, last = git_lines(feeds, source.span(node))
             # `lineno` of a decorated function is that of its `def`.
             header = bisect_left(feeds, source.offset(node.lineno, node.col_offset))

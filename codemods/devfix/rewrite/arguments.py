@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from devfix.findings import Span, TextEdit
-from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout, trim
+from devfix.rewrite.layout import CannotRewrite, Layout, trim
+from devfix.text.source import NEWLINE
 
 if TYPE_CHECKING:
     import libcst as cst

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from devfix.findings import Finding, TextEdit
-from devfix.rewrite.layout import NEWLINE, CannotRewrite, comments, in_order, is_line, rank
+from devfix.rewrite.layout import CannotRewrite, comments, in_order, is_line, rank
 from devfix.text.parsing import parse
-from devfix.text.source import Source
+from devfix.text.source import NEWLINE, Source
 
 Fixing = tuple[Finding, tuple[TextEdit, ...]]
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from devfix.findings import Span, TextEdit
-from devfix.text.source import Source, children
+from devfix.text.source import NEWLINE, Source, children
 
-NEWLINE = re.compile(r"\r\n|\r|\n")
 _TAIL = re.compile(r"[ \t\f]*(?:;[ \t\f]*)?(#[^\r\n]*)?")
 _CELL = re.compile(
     r"#\s*(%%|<codecell>|In\s*\[|region\b|endregion\b|fmt:|isort:|yapf:|pylint:|ruff:|devfix:|!)"

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from devfix.findings import Span, TextEdit
-from devfix.rewrite.layout import NEWLINE, CannotRewrite, Layout, comments, rank, reindent, skip_back, trim
+from devfix.rewrite.layout import CannotRewrite, Layout, comments, rank, reindent, skip_back, trim
+from devfix.text.source import NEWLINE
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from devfix.flow.values import Kind
 from devfix.text.comparing import device_after, has_parameters
 from devfix.text.names import path_of
 from devfix.text.placing import dotted, follows, siblings
-from devfix.text.source import Source, walk
+from devfix.text.source import COMPREHENSIONS, Source, walk
 
 _HEAD = """\
 import torch
@@ -333,7 +333,7 @@ def _within(argument: ast.expr, statement: ast.stmt, source: Source) -> bool:
     name = dotted(argument).partition(".")[0]
     up: ast.AST = source.parents[argument]
     while up is not statement:
-        if isinstance(up, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp)):
+        if isinstance(up, (ast.Lambda, *COMPREHENSIONS, ast.IfExp)):
             return True
         up = source.parents[up]
     return any(isinstance(node, ast.NamedExpr) and dotted(node.target) == name for node in walk(statement))

@@ -71,10 +71,11 @@ def _bound_to(source: Source, name: ast.Name) -> ast.expr | None:
 def _calls(source: Source, scope: ast.AST) -> tuple[tuple[_Position, str], ...]:
     """What a scope calls, and where: the last part of each name."""
     calls = (node for node in _executed(scope) if isinstance(node, ast.Call))
-    return tuple(((call.lineno, call.col_offset), _last(call.func)) for call in calls)
+    return tuple(((call.lineno, call.col_offset), last_name(call.func)) for call in calls)
 
 
-def _last(node: ast.expr) -> str:
+def last_name(node: ast.expr) -> str:
+    """The last part of a name."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -100,7 +101,7 @@ def _mentioned(source: Source) -> dict[str, frozenset[str]]:
         names = found.setdefault(one.name, set())
         for base in one.bases if isinstance(one, ast.ClassDef) else ():  # whose constructor `super()` runs
             names.update(
-                _last(part) for part in ast.walk(base) if isinstance(part, (ast.Name, ast.Attribute))
+                last_name(part) for part in ast.walk(base) if isinstance(part, (ast.Name, ast.Attribute))
             )
         for part in parts:
             names.update(node.id for node in source.of_kind(ast.Name, part))

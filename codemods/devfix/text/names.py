@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from devfix.text.source import Source, children, remembered, walk
+from devfix.text.source import COMPREHENSIONS, FUNCTIONS, Source, children, remembered, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
-_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 
 
 def path_of(node: ast.AST) -> str:
@@ -117,10 +117,10 @@ class Names:
             if statement in around and binding.form in ("single", "unpack"):
                 continue  # bound by the statement that reads it: only afterwards
             if binding.form == "other" and any(
-                isinstance(a, _COMPREHENSIONS) for a in source.ancestors(binding.target)
+                isinstance(a, COMPREHENSIONS) for a in source.ancestors(binding.target)
             ):
                 if not any(
-                    a in around for a in source.ancestors(binding.target) if isinstance(a, _COMPREHENSIONS)
+                    a in around for a in source.ancestors(binding.target) if isinstance(a, COMPREHENSIONS)
                 ):
                     continue
                 seen = binding
@@ -148,9 +148,6 @@ class Names:
         return self._first[root]
 
 
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     todo = list(reversed(body))
     while todo:
@@ -166,7 +163,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
     """The nodes of a statement itself: not those of its blocks, and not of functions in it."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
         return
     todo: list[ast.AST] = [
         child

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from devfix.text.loaded import called_before
 from devfix.text.source import FUNCTIONS, Source, children, remembered, walk
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Module)
+_SCOPES = (*FUNCTIONS, ast.ClassDef, ast.Lambda, ast.Module)
 _LEAVES = (ast.Return, ast.Raise)
 _JUMPS = (*_LEAVES, ast.Break, ast.Continue)
 _DEVICE_WORDS = ("cuda", "gpu", "device", "cpu", "mps", "xpu")
@@ -365,7 +365,7 @@ def _paths(expression: ast.AST) -> Iterator[str]:
 
 
 def _scope(source: Source, node: ast.AST) -> ast.AST:
-    found = source.enclosing(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
+    found = source.enclosing(node, *FUNCTIONS, ast.Module)
     return found if found is not None else source.tree
 
 

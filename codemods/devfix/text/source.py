@@ -17,8 +17,9 @@ About = ParamSpec("About")
 Made = TypeVar("Made")
 Node = TypeVar("Node", bound=ast.AST)
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
+NEWLINE = re.compile(r"\r\n|\r|\n")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
 _SIMPLE = frozenset(
@@ -73,14 +74,14 @@ def remembered(
 
 def lines_of(text: str) -> list[str]:
     """The lines of a text, without their ends; form feeds and the like end none, unlike in `splitlines`."""
-    return _NEWLINE.split(text)
+    return NEWLINE.split(text)
 
 
 def line_starts(text: str) -> list[int]:
     """Offset of every line's first character; lines end with CR, LF or both."""
     if "\r" not in text:  # nearly always, and five times as fast
         return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
-    return [0, *(m.end() for m in _NEWLINE.finditer(text))]
+    return [0, *(m.end() for m in NEWLINE.finditer(text))]
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -205,6 +206,10 @@ class Source:
         while up is not None and not isinstance(up, kinds):
             up = self.parents.get(up)
         return up
+
+    def scope(self, node: ast.AST) -> ast.AST:
+        """The function around `node`, itself excluded; the whole text where there is none."""
+        return self.enclosing(node, *FUNCTIONS) or self.tree
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that `statement` stands in."""
