@@ -109,10 +109,10 @@ def _of(met: Mismatch, one: Named, analysis: Analysis) -> Known | None:
     sure = proven and (met.anchor.kind != MODULE or place.kind == VAR) and _is_always(met, one, source)
     here = node if met.file is analysis.file else None
     what = source.code(here) if place.kind == VAR and here is not None else what
-    return Known(text, what, sure, here, _is_given(place, met))
+    return Known(text, what, sure, here, _is_given(place))
 
 
-def _is_given(place: Place, met: Mismatch) -> bool:
+def _is_given(place: Place) -> bool:
     key = place.key
     return isinstance(key, tuple) and key[0] in ("parameter", "self", "attribute", "item", "element")
 

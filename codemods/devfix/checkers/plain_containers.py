@@ -77,7 +77,7 @@ def _plain_containers(analysis: Analysis) -> Iterator[PlainContainer]:
 def _given(owner: Class, name: str, uses: Uses, analysis: Analysis) -> PlainContainer | None:
     """A list of modules that every caller in view passes to the constructor, which keeps it as it is."""
     stores, parts = tuple(_kept(owner, name).stores), analysis.parts
-    if not _may_register(owner, name, stores) or not isinstance(stores[0].part, (ast.Name, ast.BoolOp)):
+    if not _may_register(owner, stores) or not isinstance(stores[0].part, (ast.Name, ast.BoolOp)):
         return None
     link = Link(STORE, analysis.file, stores[0].target, f"{name}[]")
     cells = [cell for cell, kept in parts.kept_in.items() if kept == link]
@@ -124,7 +124,7 @@ def _feeds_itself(source: Source, run: ast.AST) -> bool:
     return any(isinstance(part, ast.Name) and part.id in given for one in targets for part in ast.walk(one))
 
 
-def _may_register(owner: Class, name: str, stores: tuple[Store, ...]) -> bool:
+def _may_register(owner: Class, stores: tuple[Store, ...]) -> bool:
     """Are these all stores of an attribute, in methods that make the object, once it is a module?"""
     if not stores:
         return False
@@ -147,7 +147,7 @@ def _judged(owner: Class, name: str, value: Value, analysis: Analysis) -> PlainC
     stores = tuple(one for one in _kept(owner, name).stores if one.form != "augmented")
     if not parts or any(one is None or _is_registered(one, analysis) for one in parts):
         return None
-    if not _may_register(owner, name, stores) or _is_registered_as_well(owner, name, analysis):
+    if not _may_register(owner, stores) or _is_registered_as_well(owner, name, analysis):
         return None
     modules = [one for one in parts if one is not None]
     if all(one.role in ANYWHERE for one in modules):

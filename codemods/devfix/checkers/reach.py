@@ -121,13 +121,13 @@ def _is_run(mismatch: Mismatch, function: Function, analysis: Analysis) -> bool:
         return True
     if not analysis.classes.is_module(owner) or outermost.name in analysis.classes.builders(owner):
         return False
-    if outermost.name in _run_by_forward(analysis, owner.methods):
+    if outermost.name in _run_by_forward(owner.methods):
         return True
     own = mismatch.anchor.kind == MODULE or mismatch.anchor.role == "parameter"
     return own and outermost is function
 
 
-def _run_by_forward(analysis: Analysis, methods: dict[str, Function]) -> set[str]:
+def _run_by_forward(methods: dict[str, Function]) -> set[str]:
     """`forward` and its like, the methods that they call, and those that these call."""
     found: set[str] = set()
     todo = list(filter(is_forward_name, methods))

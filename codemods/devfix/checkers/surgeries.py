@@ -66,7 +66,7 @@ def _message(source: Source, surgery: Surgery, name: str, plan: Plan) -> str:
     head = f"{name} was moved{to} on line {line_of(source, move.node)}; "
     parts = []
     for arrival in surgery.arrivals:
-        path, line = written(source, arrival), line_of(source, arrival.node)
+        path, line = written(arrival), line_of(source, arrival.node)
         if arrival.via:
             parts.append(f"what `{arrival.via}` attaches to it on line {line}")
         else:
@@ -223,8 +223,7 @@ class _Reader:
             track.pending = [
                 one
                 for one in track.pending
-                if one.child_cells[0] != cell
-                and not (part and written(self.source, one).startswith(f"{event.path}"))
+                if one.child_cells[0] != cell and not (part and written(one).startswith(f"{event.path}"))
             ]
         if event.module.role == PART and event.via:
             return  # some part of it was moved elsewhere, and the whole stays where it is
@@ -299,7 +298,7 @@ def _takes_weights(event: Event) -> bool:
     )
 
 
-def written(source: Source, event: Event) -> str:
+def written(event: Event) -> str:
     """Where something arrives, as one would write it: `model.fc`, `model.layers[0]`; or ""."""
     node = event.node
     if event.via:

@@ -253,7 +253,7 @@ class ClusterPool:
         outcomes: tuple[Outcome, ...] = ()
         error: BaseException | None
         try:
-            outcomes, error = self._result(work, task)
+            outcomes, error = self._result(task)
         except KilledWorker as killed:  # it had the result, which was not fetched yet
             error = killed
         except BaseException as trouble:
@@ -264,7 +264,7 @@ class ClusterPool:
             error = Lost("the worker that worked on it died", error.allowed_failures < 3)
         self._settle(token, work, outcomes, error)
 
-    def _result(self, work: _Work, task: Any) -> tuple[tuple[Outcome, ...], BaseException | None]:
+    def _result(self, task: Any) -> tuple[tuple[Outcome, ...], BaseException | None]:
         if task.status == "cancelled":
             running = self._client.status == "running"
             return (), Lost("the cluster dropped it") if running else MigrateError(self._gone())

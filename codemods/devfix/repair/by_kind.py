@@ -104,7 +104,7 @@ def generator(error: Reading) -> Fixes:
         return
     source, call = called
     if error.seen.error.endswith("found 'cpu'"):
-        yield from drawn_on_the_cpu(error, source, at.path, call)
+        yield from drawn_on_the_cpu(source, at.path, call)
     given = [one.value for one in call.keywords]
     for one in given:
         if isinstance(one, ast.Call) and dotted(source, one.func) == "torch.Generator":
@@ -122,7 +122,7 @@ def generator(error: Reading) -> Fixes:
                 yield from _generator_on(error, source, at.path, made)
 
 
-def drawn_on_the_cpu(error: Reading, source: Source, path: str, call: ast.Call) -> Fixes:
+def drawn_on_the_cpu(source: Source, path: str, call: ast.Call) -> Fixes:
     """The numbers of the CPU's generator stay the same: `torch.randn(3, generator=g).to(device)`."""
     made: ast.expr = call
     while (
