@@ -10,11 +10,6 @@ from devfix.engine.state import State, merge
 from devfix.engine.transfer.conditions import Test, emptied
 from devfix.engine.transfer.processes import Processes
 from devfix.engine.values import ANYTHING, BATCH, LOADER, MAPPING, NUMBER, SEQUENCE, Value
-from devfix.text.source import FUNCTIONS, FunctionNode, Source, remembered
-
-_Loop = ast.For | ast.AsyncFor | ast.While
-_NONE = frozenset[str]()
-_PUTS = frozenset({"append", "appendleft", "add", "extend", "insert"})
 
 
 class Loops(Processes):
@@ -79,7 +74,7 @@ class Loops(Processes):
                 number = self.state.names[counter] = Value(NUMBER)
                 self.counters.known[counter] = number, turn == 0
 
-        self._loop(node, start)
+        self._loop(node.body, node.orelse, start)
         self.counters.known.pop(counter, None)
         elements = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
         for name in before.changed(self.state.names):  # what one element is tells nothing of all
@@ -92,7 +87,7 @@ class Loops(Processes):
         test = self.test(node.test)
         if test.decided is False:
             return
-        self._loop(node, lambda _: self.assume([], test.true_names))
+        self._loop(node.body, node.orelse, lambda _: self.assume([], test.true_names))
 
     def _counter(self, node: ast.For) -> str:
         """The name that counts the rounds of a loop from 0: of `range(n)`, or `enumerate(xs)`; empty if none does."""
@@ -108,12 +103,12 @@ class Loops(Processes):
             return ""
         return target.id if isinstance(target, ast.Name) else ""
 
-    def _loop(self, node: _Loop, start: Callable[[int], None]) -> None:
+    def _loop(self, body: list[ast.stmt], orelse: list[ast.stmt], start: Callable[[int], None]) -> None:
         """Twice, since a second round meets what the first one made; the second is skipped if it would do the same.
 
         In the second round of a loop around it, once.
         """
-        state, body = self.state, node.body
+        state = self.state
         path, final = state.path, state
         for turn in (0, 1):
             before = state.copy()
@@ -137,34 +132,13 @@ class Loops(Processes):
                 made = merge(made, one)
             made.dead, made.path = False, path
             final = merge(final, made.copy()) if turn else made
-            if turn or self.rounds or not (again or self._changed(node, before, made)):
+            if turn or self.rounds or not (again or _changed(before, made)):
                 break
             state.take(made.copy())  # the second round goes on where the first one ended
         state.take(final)
         state.dead = False
         state.path = path
-        self.block(node.orelse)
-
-    def _changed(self, node: _Loop, before: State, after: State) -> bool:
-        """Is anything that was there in another place after a round, and does a round meet it?"""
-        fresh, filled = _NONE, _NONE
-        if self.function is not None and not self.globals and not self.nonlocals:
-            fresh, filled = _not_met(self.file.source, node, self.function.node)
-        for name in before.names.changed(after.names):
-            old, new = before.names.get(name), after.names.get(name)
-            if old is None or new is None or new is old or name in fresh:
-                continue
-            same = new.kind == old.kind and new.place == old.place
-            inside = new.rest is old.rest and new.items is old.items
-            if not same or not (inside or (name in filled and new.kind in (SEQUENCE, MAPPING))):
-                return True
-        for cell in before.places.changed(after.places):
-            if (place := before.places.get(cell)) is not None and place != after.places.get(cell):
-                return True
-        for key in before.heap.changed(after.heap):
-            if (value := before.heap.get(key)) is not None and value is not after.heap.get(key):
-                return True
-        return False
+        self.block(orelse)
 
     def _mixed_ends(self, one: State, other: State, node: ast.stmt) -> None:
         """`if not x: out.append(zeros(3)); continue`, and below `out.append(x)`: both are in one list."""
@@ -185,30 +159,26 @@ def _stored_in(node: ast.If) -> ast.expr | None:
     return test.comparators[0] if fills else None
 
 
-@remembered
-def _not_met(source: Source, node: _Loop, function: FunctionNode) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that each round binds before it reads them, and those that it only puts something into.
-
-    Nothing is known of those of a function that defines others, which may read them.
-    """
-    if any(
-        one is not function for kind in (*FUNCTIONS, ast.Lambda) for one in source.of_kind(kind, function)
-    ):
-        return _NONE, _NONE
-    fresh, read = set[str](), set[str]()
-    for one in source.of_kind(ast.Name, node.target) if not isinstance(node, ast.While) else ():
-        fresh.add(one.id)
-    for statement in node.body:
-        puts = {
-            call.func.value
-            for call in source.of_kind(ast.Call, statement)
-            if isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS
-        }
-        changed = {one.target for one in source.of_kind(ast.AugAssign, statement)}
-        for one in source.of_kind(ast.Name, statement):
-            if one not in puts and (one in changed or not isinstance(one.ctx, ast.Store)):
-                read |= {one.id} - fresh
-        if isinstance(statement, ast.Assign):
-            fresh |= {one.id for one in statement.targets if isinstance(one, ast.Name)} - read
-    names = {one.id for one in source.of_kind(ast.Name, node)}
-    return frozenset(fresh), frozenset(names - read)
+def _changed(before: State, after: State) -> bool:
+    """Is anything that was there in another place after a round?"""
+    for name in before.names.changed(after.names):
+        old, new = before.names.get(name), after.names.get(name)
+        if (
+            old is not None
+            and new is not None
+            and new is not old
+            and (
+                new.kind != old.kind
+                or new.place != old.place
+                or new.rest is not old.rest
+                or new.items is not old.items
+            )
+        ):
+            return True
+    for cell in before.places.changed(after.places):
+        if (place := before.places.get(cell)) is not None and place != after.places.get(cell):
+            return True
+    for key in before.heap.changed(after.heap):
+        if (value := before.heap.get(key)) is not None and value is not after.heap.get(key):
+            return True
+    return False
