@@ -3,25 +3,27 @@ of them killed at random, if asked for. For `test_forges_killed.py` and `benchma
 
 from __future__ import annotations
 
+import atexit
 import json
 import random
 import re
 import signal
 import sqlite3
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from devfix.migrate.model import CHANGED
 from devfix.migrate.state import Store
-from killing import DEVFIX
+from forked import Server
 from making import CLEAN, ENVIRONMENT, FIXABLE, commit, git, repository
+from ran import TESTS
 from standin import TOKEN, VARIABLES, Fault, Standin, serving
 
 WAVES = ("--waves", "3,50%,100%", "--rest", "0", "--stop-at", "40")
@@ -34,6 +36,14 @@ _COMPARED = (
     "name", "state", "stage", "reason", "head", "commit", "files_changed", "decision", "outdated", "pushed",
     "pull_request", "request", "checks", "conflicts",
 )  # fmt: skip
+
+
+@cache
+def prepared(kind: str) -> Server:
+    """What the commands are forked from: each of them would take half a second to import all that it needs."""
+    server = Server(str(TESTS / "prepared.py"), "devfix.commands.campaign", f"devfix.migrate.forges.{kind}")
+    atexit.register(server.__exit__)
+    return server
 
 
 @dataclass
@@ -148,7 +158,7 @@ class _User:
         number, before = len(self.told.work), self.done()
         owed = self.due[number] - self.told.kills.total()
         self.told.pushes += command == "push"
-        while not self._ends(owed > 0, number, [*DEVFIX, "migrate", command, "camp", *arguments], answers()):
+        while not self._ends(owed > 0, number, ["migrate", command, "camp", *arguments], answers()):
             self.told.kills[phase] += 1
             owed -= 1
             if command == "init" and (self.folder / "camp" / "campaign.db").exists():
@@ -158,24 +168,21 @@ class _User:
 
     def _ends(self, kill: bool, number: int, command: list[str], answers: str) -> bool:
         """False if it was killed, after a part of the work that it had in the quiet run."""
-        with open(self.folder / "said", "w+b") as said, open(self.folder / "answers", "w+") as typed:
-            typed.write(answers)
-            typed.seek(0)
-            process = subprocess.Popen(
-                command, cwd=self.folder, env=self.env, stdin=typed, stdout=said, stderr=said
-            )
-            if kill:
-                share = self.due[number] - (self.due[number - 1] if number else 0)
-                until = self.done() + self.chance.randrange(2 + 2 * self.work[number] // (1 + share))
-                while process.poll() is None and self.done() < until:
-                    time.sleep(0.002)
-                time.sleep(self.chance.choice((0.0, 0.02, 0.2)) * self.chance.random())
-                process.kill()
-            process.wait(1800)
-            said.seek(0)
-            self.told.said += said.read().decode(errors="replace")
-        assert process.returncode in (0, -signal.SIGKILL), self.told.said[-3000:]
-        return process.returncode == 0
+        said, typed = self.folder / "said", self.folder / "answers"
+        said.write_bytes(b"")
+        typed.write_text(answers)
+        process = prepared(self.server.kind).start(command, (typed, said, said), self.folder, self.env)
+        if kill:
+            share = self.due[number] - (self.due[number - 1] if number else 0)
+            until = self.done() + self.chance.randrange(2 + 2 * self.work[number] // (1 + share))
+            while process.poll() is None and self.done() < until:
+                time.sleep(0.002)
+            time.sleep(self.chance.choice((0.0, 0.02, 0.2)) * self.chance.random())
+            process.kill()
+        code = process.wait(1800)
+        self.told.said += said.read_text(errors="replace")
+        assert code in (0, -signal.SIGKILL), self.told.said[-3000:]
+        return code == 0
 
     def done(self) -> int:
         """A measure of work: what the server was asked and told, and what the campaign has written down."""

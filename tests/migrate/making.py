@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from devfix.migrate.model import Job, Outcome
@@ -66,9 +70,16 @@ Content = bytes | tuple[str, bytes]  # or a mode with it
 
 def repository(path: Path, files: Mapping[str | bytes, Content], *, work_tree: bool = False) -> Path:
     """A bare repository with one commit on `main`, or a work tree with nothing checked out."""
-    path.mkdir(parents=True)
+    return Path(shutil.copytree(_once(tuple(files.items()), work_tree), path))
+
+
+@cache
+def _once(files: tuple[tuple[str | bytes, Content], ...], work_tree: bool) -> Path:
+    """Made by git when it is first asked for: the same files make the same commit, which takes git some processes."""
+    path = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
     git(path, "init", "-q", "-b", "main", "--template=", *([] if work_tree else ["--bare"]), ".")
-    commit(path, files)
+    commit(path, dict(files))
     return path
 
 
