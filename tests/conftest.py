@@ -15,7 +15,7 @@ import pytest
 from devfix import smoke
 from devfix.cli import main
 from devfix.pipeline.parallel import cores
-from forked import Server
+from forked import Command, Server
 from later import is_built_for_cuda, needs_torch, torch
 from ran import TESTS, Ran
 
@@ -94,6 +94,13 @@ def devfix(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Ran]
         return Ran(done.returncode, done.stdout, done.stderr.decode(errors="surrogateescape"))
 
     return run
+
+
+@pytest.fixture(scope="session")
+def typed() -> Iterator[Path]:
+    """The folder of an executable `devfix`, which does its work in forks."""
+    with Command() as command:
+        yield Path(command.folder)
 
 
 @pytest.fixture

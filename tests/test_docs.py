@@ -136,13 +136,13 @@ SHELL = [
 
 
 @pytest.mark.parametrize("page", SHELL)
-def test_shell(page: str, tmp_path: Path) -> None:
+def test_shell(page: str, tmp_path: Path, typed: Path) -> None:
     """The blocks of a page run one after the other in one folder; the text after them is what they print."""
     work = tmp_path / "work"
     work.mkdir()
     folder(PAGES[page][0], work)
-    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
-                   "HOME": str(tmp_path), "NO_COLOR": "1"}  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(tmp_path), "NO_COLOR": "1"}
+    environment["PATH"] = f"{typed}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}"
     environment["PYTHONPATH"] = str(ROOT / "codemods")  # of this checkout, wherever devfix is installed from
     printed = ""
     for block in PAGES[page]:
