@@ -97,6 +97,13 @@ def devfix(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Ran]
 
 
 @pytest.fixture(scope="session")
+def prepared() -> Iterator[Server]:
+    """What devfix itself is forked from."""
+    with Server(str(TESTS / "prepared.py")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def typed() -> Iterator[Path]:
     """The folder of an executable `devfix`, which does its work in forks."""
     with Command() as command:

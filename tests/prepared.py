@@ -1,7 +1,7 @@
 """devfix in forks of a process that has imported what its commands need.
 
 `prepared.py listen PATH` is for the executable of `forked.Command`, and `prepared.py MODULE ...` for a `forked.Server`,
-with modules to import.
+with modules to import as well.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ if __name__ == "__main__":
     else:
         from forked import serve
 
+        prepare()
         for name in sys.argv[1:]:
             importlib.import_module(name)
         serve()

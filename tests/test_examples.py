@@ -54,9 +54,17 @@ def named(program: Program) -> str:
     return program.folder
 
 
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `examples/` and nothing else, for devfix looks for callers in all files of a repository."""
+    folder = tmp_path_factory.mktemp("beside")
+    shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
 @pytest.fixture
-def devfix(called: Devfix) -> Devfix:
-    return partial(called, cwd=ROOT)
+def devfix(called: Devfix, beside: Path) -> Devfix:
+    return partial(called, cwd=beside)
 
 
 def test_every_example_is_here() -> None:
@@ -88,20 +96,15 @@ def test_diff(program: Program, snapshot: Any, devfix: Devfix) -> None:
     snapshot.assert_match(done.out, f"{program.folder}.diff")
 
 
-def test_explained_diff(snapshot: Any, devfix: Devfix) -> None:
-    """All of them at once, with the reasons, as `devfix diff --explain` prints it."""
+def test_explained_diff(tmp_path: Path, snapshot: Any, devfix: Devfix) -> None:
+    """All of them at once, with the reasons; applied by git, the patch is what `devfix apply` does."""
     snapshot.snapshot_dir = SNAPSHOTS
     done = devfix("diff", "--explain", "examples")
     assert done.code == 1, done.err
     snapshot.assert_match(done.out, "all.explained.diff")
-
-
-def test_git_applies_what_is_shown(tmp_path: Path, devfix: Devfix) -> None:
-    """The patch of all examples, applied by git, is what `devfix apply` does."""
     for name in ("by_git", "by_devfix"):
         shutil.copytree(EXAMPLES, tmp_path / name / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-    patch = devfix("diff", "--explain", "examples").out
-    by_git = subprocess.run(["git", "apply"], cwd=tmp_path / "by_git", input=patch, capture_output=True)
+    by_git = subprocess.run(["git", "apply"], cwd=tmp_path / "by_git", input=done.out, capture_output=True)
     assert by_git.returncode == 0, by_git.stderr
     assert devfix("apply", "examples", cwd=tmp_path / "by_devfix").code == 0
     changed = 0

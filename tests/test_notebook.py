@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from devfix.pipeline.runner import process
 from devfix.reports.report import FileResult
 from devfix.rules.move_inputs import MoveInputs
 from devfix.rules.reorder_to import ReorderTo
+from ran import Ran
 
 SETUP = """\
 %matplotlib inline
@@ -54,12 +55,6 @@ STORY = (
     code(HEAD),
     code(LAST),
 )
-
-
-def devfix(*arguments: str, cwd: Path) -> bytes:
-    done = subprocess.run([sys.executable, "-m", "devfix", *arguments], cwd=cwd, capture_output=True)
-    assert done.returncode == 1, done.stderr
-    return done.stdout
 
 
 def run(data: bytes) -> FileResult:
@@ -185,14 +180,12 @@ def test_a_value_that_the_notebook_displays_is_not_dropped() -> None:
     assert len(run(notebook(code(first), code("x.to(device)\nprint(x)"))).findings) == 1
 
 
-def test_cells_that_do_not_parse_are_said(tmp_path: Path) -> None:
+def test_cells_that_do_not_parse_are_said(tmp_path: Path, called: Callable[..., Ran]) -> None:
     (tmp_path / "story.ipynb").write_bytes(notebook(code("print 'Python 2'"), *STORY))
     for command in ("check", "diff", "apply"):
-        done = subprocess.run(
-            [sys.executable, "-m", "devfix", command, "."], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert "story.ipynb: left out cells that do not parse: cell 1: line 1" in done.stderr
-        assert "left out" not in done.stdout
+        done = called(command, ".", cwd=tmp_path)
+        assert "story.ipynb: left out cells that do not parse: cell 1: line 1" in done.err
+        assert "left out" not in done.text
 
 
 def test_masking_keeps_lengths() -> None:
@@ -230,13 +223,13 @@ def test_other_languages_are_left_alone(metadata: dict[str, Any]) -> None:
     assert document_of("a.ipynb", data).text == ""
 
 
-def test_git_applies_the_patch(tmp_path: Path) -> None:
+def test_git_applies_the_patch(tmp_path: Path, called: Callable[..., Ran]) -> None:
     path = tmp_path / "story.ipynb"
     path.write_bytes(notebook(*STORY))
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    checked = devfix("check", "--format", "json", ".", cwd=tmp_path)
+    checked = called("check", "--format", "json", ".", cwd=tmp_path).out
     (finding,) = json.loads(checked)["findings"]
     assert (finding["cell"], finding["cell_line"]) == (5, 2)
-    patch = devfix("diff", "--explain", ".", cwd=tmp_path)
+    patch = called("diff", "--explain", ".", cwd=tmp_path).out
     subprocess.run(["git", "apply"], input=patch, cwd=tmp_path, check=True)
     assert path.read_bytes() == run(notebook(*STORY)).after

@@ -41,7 +41,7 @@ _COMPARED = (
 @cache
 def prepared(kind: str) -> Server:
     """What the commands are forked from: each of them would take half a second to import all that it needs."""
-    server = Server(str(TESTS / "prepared.py"), "devfix.commands.campaign", f"devfix.migrate.forges.{kind}")
+    server = Server(str(TESTS / "prepared.py"), f"devfix.migrate.forges.{kind}")
     atexit.register(server.__exit__)
     return server
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from devfix.findings import Safety
+from ran import Ran
 from toolkit import LIN, checked, recipe, script
 
 MORE = "\nscorer: !new:speechbrain.decoders.Searcher\n    linear: !ref <lin>\n"
@@ -147,21 +148,17 @@ def test_a_source_in_one_string_stays_one(tmp_path: Path) -> None:
     assert after == text.replace('    enc: !ref <enc>"', '    enc: !ref <enc>\\n    lin: !ref <lin>"')
 
 
-def test_the_patch_is_what_apply_does(tmp_path: Path) -> None:
+def test_the_patch_is_what_apply_does(tmp_path: Path, called: Callable[..., Ran]) -> None:
     """And `undo` brings every byte back."""
     text = notebook(*FIXED["with the notebook's code"][0])
     checked(tmp_path, "", "", **{"a.ipynb": text})
     (tmp_path / "recipes").rename(tmp_path / "away")
 
-    def devfix(*arguments: str) -> bytes:
-        command = [sys.executable, "-m", "devfix", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60).stdout
-
-    patch = devfix("diff", "--unsafe", "a.ipynb")
-    devfix("apply", "--unsafe", "a.ipynb")
+    patch = called("diff", "--unsafe", "a.ipynb", cwd=tmp_path).out
+    called("apply", "--unsafe", "a.ipynb", cwd=tmp_path)
     applied = (tmp_path / "a.ipynb").read_text()
     assert applied != text
-    devfix("undo")
+    called("undo", cwd=tmp_path)
     assert (tmp_path / "a.ipynb").read_text() == text
     git = subprocess.run(["git", "apply"], cwd=tmp_path, input=patch, capture_output=True, timeout=60)
     assert git.returncode == 0, git.stderr

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,10 @@ import pexpect
 import pytest
 from devfix.documents import state
 from devfix.review.interactive import Session, Unit
+from forked import Server
+from ran import Ran
+
+Apply = Callable[..., Ran]
 
 LOOP = """\
 import torch
@@ -48,21 +52,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def apply(answers: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "devfix",
-        "apply",
-        "--exit-code",
-        "-i",
-        "--color",
-        "never",
-        *options,
-        ".",
-    ]
-    env = {**os.environ, **environment}
-    return subprocess.run(command, input=answers, capture_output=True, text=True, timeout=120, env=env)
+WORDS = ("apply", "--exit-code", "-i", "--color", "never")
+
+
+@pytest.fixture
+def apply(folder: Path, prepared: Server) -> Apply:
+    """What is said and made with the answers as the input."""
+
+    def run(answers: str, **environment: str) -> Ran:
+        return prepared.run([*WORDS, "."], answers.encode(), folder, {**os.environ, **environment})
+
+    return run
 
 
 def made(folder: Path) -> list[str]:
@@ -94,21 +94,21 @@ def made(folder: Path) -> list[str]:
         ("", []),
     ],
 )
-def test_keys(folder: Path, answers: str, wanted: list[str]) -> None:
+def test_keys(folder: Path, apply: Apply, answers: str, wanted: list[str]) -> None:
     done = apply(answers)
-    assert done.returncode == (1 if wanted else 0), done.stderr
+    assert done.code == (1 if wanted else 0), done.err
     assert made(folder) == wanted
 
 
-def test_what_is_shown(folder: Path) -> None:
-    said = apply("?\nq\n").stdout
+def test_what_is_shown(folder: Path, apply: Apply) -> None:
+    said = apply("?\nq\n").text
     assert "a.py:10:10: move-inputs `x`" in said
     assert "+        x = x.to(device)" in said
     assert "(1/6) Make this fix [y,n,a,d,q,s,e,j,J,k,K,g,/,u,p,?]? " in said
     assert "y - make this fix" in said
 
 
-def test_a_notebook_shows_its_code_and_nothing_comes_after_q(folder: Path) -> None:
+def test_a_notebook_shows_its_code_and_nothing_comes_after_q(folder: Path, apply: Apply) -> None:
     cells = [
         {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
         for source in ("%matplotlib inline\n" + LOOP.partition("def second")[0], "'é\\n'")
@@ -117,28 +117,28 @@ def test_a_notebook_shows_its_code_and_nothing_comes_after_q(folder: Path) -> No
     for name in ("a.py", "b.py"):
         (folder / name).unlink()
     (folder / "n.ipynb").write_text(json.dumps(notebook))
-    said = apply("q\n").stdout
+    said = apply("q\n").text
     assert "@@ cell 1, line 9 @@\n" in said
     assert "\n+        x = x.to(device)\n         print(model(x))\n" in said
     assert said.endswith("]? ") and said.count("move-inputs") == 1
 
 
-def test_edit(folder: Path) -> None:
+def test_edit(folder: Path, apply: Apply) -> None:
     editor = folder / "editor.sh"
     editor.write_text('#!/bin/sh\nsed -i "s/x.to(device)/x.to(device, non_blocking=True)/" "$1"\n')
     editor.chmod(0o755)
     done = apply("n\ne\ny\nq\n", EDITOR=str(editor))
-    assert done.returncode == 1, done.stderr
+    assert done.code == 1, done.err
     text = (folder / "a.py").read_text()
     assert made(folder) == ["a.second", "a.third"]
     assert text.count("x = x.to(device, non_blocking=True)\n") == 1
     assert text.count("x = x.to(device)\n") == 1
     editor.write_text('#!/bin/sh\necho "if" > "$1"\n')
-    said = apply("e\nq\n", EDITOR=str(editor)).stdout
+    said = apply("e\nq\n", EDITOR=str(editor)).text
     assert "does not parse" in said
 
 
-def test_killed_and_taken_up_again(folder: Path) -> None:
+def test_killed_and_taken_up_again(folder: Path, apply: Apply) -> None:
     child = start()
     child.expect_exact("(1/6)")
     child.sendline("y")
@@ -149,10 +149,10 @@ def test_killed_and_taken_up_again(folder: Path) -> None:
     child.wait()
     assert made(folder) == []
     done = apply("q\n")
-    assert "2 of 6 decisions are kept" in done.stdout
-    assert "(3/6)" in done.stdout
+    assert "2 of 6 decisions are kept" in done.text
+    assert "(3/6)" in done.text
     assert made(folder) == ["a.first"]
-    assert "are kept" not in apply("q\n").stdout
+    assert "are kept" not in apply("q\n").text
 
 
 def test_ctrl_c(folder: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_terminal(folder: Path, snapshot: Any) -> None:
 def start(*options: str) -> Any:
     child = pexpect.spawn(
         sys.executable,
-        ["-m", "devfix", "apply", "--exit-code", "-i", "--color", "never", *options, "."],
+        ["-m", "devfix", *WORDS, *options, "."],
         encoding="utf-8",
         timeout=60,
         dimensions=(50, 200),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import dedent
 
 import devfix
@@ -705,7 +706,10 @@ def test_message_names_both_places() -> None:
     assert text[related.span.start : related.span.end] == "device = f'cuda:{rank}'"
 
 
-def test_one_finding_for_a_device_that_is_searched_like_a_string() -> None:
+def test_one_finding_for_a_device_that_is_searched_like_a_string(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     [example] = [one for one in RULE.examples if "like a string" in one.title]
     found = devfix.check(source=example.before, settings=False).findings
     assert [one.codemod for one in found] == [RULE.id]
@@ -716,7 +720,10 @@ def test_documentation_has_its_headings() -> None:
     assert all(heading in doc for heading in ("## What it does", "## Why is this bad?", "## Fix safety"))
 
 
-def test_what_is_handed_on_with_stars_has_no_expression_to_change() -> None:
+def test_what_is_handed_on_with_stars_has_no_expression_to_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     text = dedent(
         """\
         import torch

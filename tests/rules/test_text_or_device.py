@@ -20,6 +20,12 @@ run(torch.device("cuda" if torch.cuda.is_available() else "cpu"), torch.ones(3))
 SURE, BOTH = 'if device.type == "cuda":', 'if torch.device(device).type == "cuda":'
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text without a file belongs to the folder at hand, and there are no callers of it in an empty one."""
+    monkeypatch.chdir(tmp_path)
+
+
 def repaired(code: str) -> str:
     return devfix.fix(source=code, unsafe=True, settings=False).text
 
@@ -46,8 +52,7 @@ def test_what_may_be_a_string_is_made_a_device_first(old: str, new: str) -> None
     assert "device.type" not in text.replace("torch.device(device).type", "")
 
 
-def test_a_string_from_another_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_string_from_another_file_counts(tmp_path: Path) -> None:
     written = []
     for main in (None, 'import torch\nfrom steps import run\nrun("cuda", torch.ones(3))\n'):
         Path("steps.py").write_text(CODE)
