@@ -3,7 +3,6 @@ of them killed at random, if asked for. For `test_forges_killed.py` and `benchma
 
 from __future__ import annotations
 
-import atexit
 import json
 import random
 import re
@@ -14,16 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from devfix.migrate.model import CHANGED
 from devfix.migrate.state import Store
-from forked import Server
+from killing import prepared
 from making import CLEAN, ENVIRONMENT, FIXABLE, commit, git, repository
-from ran import TESTS
 from standin import TOKEN, VARIABLES, Fault, Standin, serving
 
 WAVES = ("--waves", "3,50%,100%", "--rest", "0", "--stop-at", "40")
@@ -36,14 +33,6 @@ _COMPARED = (
     "name", "state", "stage", "reason", "head", "commit", "files_changed", "decision", "outdated", "pushed",
     "pull_request", "request", "checks", "conflicts",
 )  # fmt: skip
-
-
-@cache
-def prepared(kind: str) -> Server:
-    """What the commands are forked from: each of them would take half a second to import all that it needs."""
-    server = Server(str(TESTS / "prepared.py"), f"devfix.migrate.forges.{kind}")
-    atexit.register(server.__exit__)
-    return server
 
 
 @dataclass
@@ -171,7 +160,9 @@ class _User:
         said, typed = self.folder / "said", self.folder / "answers"
         said.write_bytes(b"")
         typed.write_text(answers)
-        process = prepared(self.server.kind).start(command, (typed, said, said), self.folder, self.env)
+        process = prepared(f"devfix.migrate.forges.{self.server.kind}").start(
+            command, (typed, said, said), self.folder, self.env
+        )
         if kill:
             share = self.due[number] - (self.due[number - 1] if number else 0)
             until = self.done() + self.chance.randrange(2 + 2 * self.work[number] // (1 + share))

