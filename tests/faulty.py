@@ -522,7 +522,7 @@ def _storm(process: subprocess.Popen[bytes]) -> int:
 
 def storm_of_signals(folder: Path, seed: int) -> int:
     """Handled signals interrupt every call of the system: all is written, then all is restored."""
-    files = tree(folder, 4, 4, 20_000)
+    files = tree(folder, 4, 4, 8000)
     for arguments, changed in ((("apply", ".", "--jobs", str(1 + seed % 2)), len(files)), (("undo",), 0)):
         process = started_and_ready(folder, *arguments, "--storm")
         sent = _storm(process)
