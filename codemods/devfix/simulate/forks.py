@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -23,7 +24,7 @@ import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from devfix.simulate.children import unsimulated
@@ -200,6 +201,7 @@ def serve(before: Before) -> None:
 
     `before` is what any process has loaded here. What is asked for is forked from a process that has its devices.
     """
+    atexit.register(_stay)  # the first to be registered is the last to be called
     line = Line(int(os.environ.pop(FORKS)))
     line.write([_prepared(), len(sys.argv) - 1])
     servers: dict[tuple[str, ...], Line] = {}
@@ -311,8 +313,36 @@ def _become(request: Any, before: Before) -> None:
         sys.stderr.flush()
         os._exit(CANNOT)
     _renew(sys.modules)
+    _do_not_take_apart(before)
     put_by(before, _leave)
     gc.enable()
+
+
+_staying: dict[str, ModuleType] = {}
+
+
+def _do_not_take_apart(before: Before) -> None:
+    """What was loaded for all forks is left as it is when one ends: to end would take longer than all else.
+
+    The program's own objects go as they always do, and so does what it loads itself.
+    """
+    for name, module in sys.modules.items():
+        top = name.partition(".")[0]
+        if name not in before.modules and top != "devfix" and top not in sys.stdlib_module_names:
+            _staying[name] = module
+    system = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):  # it is not glibc
+        on_exit, at_exit = system.on_exit, system.__cxa_atexit
+        on_exit(system._exit, None)  # in the place of the destructors of C++ that are registered by now
+        at_exit(system.fflush, None, None)  # and this before it
+
+
+def _stay() -> None:
+    """Called when Python ends, before it takes the modules apart."""
+    for name, module in _staying.items():
+        if sys.modules.get(name) is module:
+            sys.modules[name] = None  # type: ignore[assignment]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_staying))
 
 
 def _renew(modules: Mapping[str, Any]) -> None:
