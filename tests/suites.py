@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -20,7 +21,10 @@ def main() -> None:
     serve()
     put_by(before, lambda why: os._exit(STALE))
     sys.path[0] = os.getcwd()
-    sys.exit(pytest.console_main())
+    code = pytest.console_main()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(code)  # to take torch apart would take as long as a suite
 
 
 if __name__ == "__main__":

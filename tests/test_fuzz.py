@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 FILES = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))[:20]]
 RANDOM = st.randoms(use_true_random=False)
 FAST = settings(
-    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 # What was found: each of these numbers was wrong once; docs/security.md says what about it.
 FOUND = (7, 25, 71, 10734, 14929, 41264, 62469, 91874)
@@ -72,7 +72,7 @@ def test_yaml(text: str) -> None:
         pass
 
 
-@settings(FAST, max_examples=8)
+@settings(FAST, max_examples=4)
 @given(st.data())
 def test_any_syntax(data: st.DataObject) -> None:
     """Programs from Python's whole grammar with device code in front."""

@@ -36,6 +36,6 @@ def work(family: Family, size: int, folder: Path) -> int:
     [pytest.param(one, id=one.name, marks=pytest.mark.slow if i % 3 else ()) for i, one in enumerate(_HELD)],
 )
 def test_the_work_grows_as_the_program_does(family: Family, tmp_path: Path) -> None:
-    sizes = [family.short * factor for factor in (1, 4)]
+    sizes = [family.short * factor for factor in (1, 3)]
     points = [(size, float(work(family, size, tmp_path / str(size)))) for size in sizes]
     assert exponent(points) < LIMIT, points

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import pkgutil
 import re
 import sys
 import time
@@ -21,7 +20,7 @@ import pytest
 
 parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
-SMALL, LARGE = 200, 1600  # times that a unit is repeated
+SMALL, LARGE = 100, 800  # times that a unit is repeated
 LIMIT = 24  # a linear pattern takes 8 times as long for the larger text, a quadratic one 64 times
 _SHORT = 0.0003  # seconds; what takes less for the larger text is not quadratic on any machine
 _METHODS = {"match": "match", "fullmatch": "fullmatch"}  # all others look everywhere
@@ -30,26 +29,26 @@ _METHODS = {"match": "match", "fullmatch": "fullmatch"}  # all others look every
 def patterns() -> dict[re.Pattern[Any], set[tuple[str, str]]]:
     """Every pattern, with where it is and how it is used."""
     found: dict[re.Pattern[Any], set[tuple[str, str]]] = {}
-    trees = {
-        path: ast.parse(path.read_text(encoding="utf-8"))
-        for path in Path(devfix.__file__).parent.rglob("*.py")
-    }
+    folder = Path(devfix.__file__).parent
+    texts = {path: path.read_text(encoding="utf-8") for path in folder.rglob("*.py")}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
     uses: dict[tuple[str, str], set[str]] = {}
     for path, tree in trees.items():
         for name, method, elsewhere in _uses(tree):
             uses.setdefault(("" if elsewhere else str(path), name), set()).add(method)
-        for pattern, method in _written(tree):
+        for pattern, method in _written(tree) if "re." in texts[path] else ():
             found.setdefault(pattern, set()).add((path.name, method))
-    for info in pkgutil.walk_packages(devfix.__path__, "devfix."):
+    for path in sorted(path for path, text in texts.items() if "re.compile(" in text):
+        names = path.relative_to(folder.parent).with_suffix("").parts
         try:
-            module = importlib.import_module(info.name)
+            module = importlib.import_module(".".join(names[:-1] if names[-1] == "__init__" else names))
         except ImportError:  # an extra that is not installed
             continue
         for name, value in vars(module).items():
             for pattern in _patterns_in(value):
                 here = uses.get((str(module.__file__), name), set()) | uses.get(("", name), set())
                 methods = here if isinstance(value, re.Pattern) and here else {"search"}
-                found.setdefault(pattern, set()).update((f"{info.name}.{name}", one) for one in methods)
+                found.setdefault(pattern, set()).update((f"{module.__name__}.{name}", one) for one in methods)
     return found
 
 

@@ -214,10 +214,23 @@ def test_lines_that_look_like_tables(hostile: Path) -> None:
 # --- nothing is run ----------------------------------------------------------------------------------
 
 
+COMMANDS = (
+    ["check", "."], ["check", "--jobs", "2", "."], ["diff", "--format", "mbox", "."], ["apply", "."],
+    ["check", "--diff-only", "HEAD", "."], ["undo"],
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "command", [[sys.executable, "-m", "devfix"], [str(Path(sys.executable).with_name("devfix"))]]
+    ("command", "commands"),
+    [
+        ([sys.executable, "-m", "devfix"], COMMANDS),
+        ([str(Path(sys.executable).with_name("devfix"))], COMMANDS[1:2]),  # only the start is another one
+    ],
+    ids=["module", "script"],
 )
-def test_nothing_of_the_repository_is_run(command: list[str], hostile: Path) -> None:
+def test_nothing_of_the_repository_is_run(
+    command: list[str], commands: list[list[str]], hostile: Path
+) -> None:
     """Neither modules with the names of devfix's own ones, nor hooks of Python, git or the encodings.
 
     (With `python -m devfix` Python itself looks for a `devfix.py` in the working directory first, and for the few
@@ -245,10 +258,7 @@ def test_nothing_of_the_repository_is_run(command: list[str], hostile: Path) -> 
             '[core]\n\tfsmonitor = "touch ran"\n\tpager = touch ran\n[diff]\n\texternal = "touch ran"\n'
         )
     environment = {**os.environ, "PYTHONPATH": "", "GIT_CONFIG_NOSYSTEM": "1"}
-    for arguments in (
-        ["check", "."], ["check", "--jobs", "2", "."], ["diff", "--format", "mbox", "."], ["apply", "."],
-        ["check", "--diff-only", "HEAD", "."], ["undo"],
-    ):  # fmt: skip
+    for arguments in commands:
         subprocess.run([*command, *arguments], env=environment, capture_output=True, timeout=120)
     assert not (hostile / "ran").exists()
     assert not list(hostile.glob("__pycache__"))

@@ -120,7 +120,7 @@ def test_the_same_words_whenever_the_size_is_looked_at(
 ) -> None:
     """While the fetch runs, or after it: which of them it is depends on the machine's load."""
     monkeypatch.setattr(children, "_LOOK", look)
-    path = repository(tmp_path / "r", {f"{n}.bin": os.urandom(2_000_000) for n in range(4)})
+    path = repository(tmp_path / "r", {f"{n}.bin": os.urandom(1_000_000) for n in range(2)})
     outcome = done(tmp_path, job_of(path, Settings("camp", "devfix/camp", limits=Limits(size=1 << 20))))
     assert outcome.reason == "is larger than 1 MiB; --max-size sets the limit"
 

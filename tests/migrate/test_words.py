@@ -44,11 +44,12 @@ def scrubbed(text: str) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_words(
-    tmp_path: Path, migrate: Migrate, kind: str, capsys: pytest.CaptureFixture[str], snapshot: Any
-) -> None:
-    """The status, the commit message, the body of the pull request, and the report."""
+    tmp_path: Path, migrate: Migrate, kind: str, capsys: pytest.CaptureFixture[str], snapshot: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The status, the commit message, the body of the pull request, and the report; of what `check` finds, too."""
     snapshot.snapshot_dir = SNAPSHOTS
-    made(tmp_path, kind)
+    repo = made(tmp_path, kind)
     assert migrate("init", "--repos", "repos", *AUTHOR, *_level(kind)) == 0
     assert migrate("run", "--jobs", "1") == (2 if kind == "failure" else 0)
     capsys.readouterr()
@@ -60,6 +61,7 @@ def test_words(
         path = artefact(name)
         seen.append(f"--- {name}\n{path.read_text('utf-8') if path.exists() else '(none)'}")
     snapshot.assert_match(scrubbed("\n".join(seen).replace(str(tmp_path), "TOP")), f"{kind}.txt")
+    _compared(repo, capsys, monkeypatch)
 
 
 def found(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -70,18 +72,10 @@ def found(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         return json.loads(capsys.readouterr().out)["findings"]
 
 
-def _compared(
-    path: Path,
-    migrate: Migrate,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    *options: str,
-) -> None:
+def _compared(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The findings are those of `check` in a clone, and so are those that are left with the commit in it."""
     clone = path.parent / "clone"
     git(path.parent, "clone", "-q", str(path), str(clone))
-    assert migrate("init", "--repos", str(path), *AUTHOR, *options) == 0
-    migrate("run", "--jobs", "1")
     row = the_row()
     if row.state == "failed":
         with monkeypatch.context() as patch:
@@ -101,17 +95,6 @@ def _compared(
     assert counts == {id: (was[id], was[id] - is_[id], is_[id]) for id in was | is_}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_campaign_finds_what_check_finds(
-    kind: str,
-    tmp_path: Path,
-    migrate: Migrate,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    _compared(made(tmp_path, kind), migrate, capsys, monkeypatch, *_level(kind))
-
-
 _NOT_CLONED = ("no_commits", "gone", "leaving")  # git itself makes no work tree of these
 
 
@@ -125,7 +108,9 @@ def test_and_in_odd_repositories(
 ) -> None:
     path = tmp_path / "repos" / "r"
     kind(path, 2)
-    _compared(path, migrate, capsys, monkeypatch)
+    assert migrate("init", "--repos", str(path), *AUTHOR) == 0
+    migrate("run", "--jobs", "1")
+    _compared(path, capsys, monkeypatch)
 
 
 def test_one_edit_for_several_recipes_is_one_repair(tmp_path: Path, migrate: Migrate) -> None:

@@ -101,7 +101,7 @@ def test_the_order_of_questions_changes_nothing(tmp_path: Path) -> None:
     names = circle(tmp_path)
     alone = {name: messages(Projects(), tmp_path / name) for name in names}
     assert sum(map(bool, alone.values())) >= 4
-    for order in itertools.permutations(names, 3):
+    for order in list(itertools.permutations(names, 3))[::3]:
         projects = Projects()
         assert {name: messages(projects, tmp_path / name) for name in order} == {n: alone[n] for n in order}
 

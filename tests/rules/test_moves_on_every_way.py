@@ -196,7 +196,7 @@ def repaired(rule: Codemod, every: bool) -> Iterator[tuple[str, str, str]]:
         head = HEAD + (OPTIMIZER if trouble == "restore" else "")
         end = "model(x).sum().backward()\noptimizer.step()" if trouble == "restore" else end
         some = list(shapes(statement.replace("; ", "\n"), move, every))
-        for shape in some if every else some[::3]:  # "late" and "early" take turns
+        for shape in some if every else some[::5]:  # "late" and "early" take turns
             body = f"{shape.text}\n{end}\nreturn model".replace("; ", "\n")
             text = head + indent(body, "    ") + "\n"
             after = fixed(rule, text, Safety.SAFE)
