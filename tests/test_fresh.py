@@ -22,12 +22,12 @@ def found(repo: str, line: int, codemod: str = "place-factory", safety: str = "u
     return {"repo": repo, "commit": "c", "path": "a.py", "line": line, "codemod": codemod, "safety": safety}
 
 
-def test_from_checkouts_to_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_checkouts_to_a_table(tmp_path: Path, typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "some+project").mkdir()
     (tmp_path / "some+project" / "train.py").write_text(PROGRAM)
     (tmp_path / "repositories.txt").write_text("some/project 0a\nnot/there 1b\n")
     at = tmp_path / "found.jsonl"
-    command = f"{sys.executable} -m devfix"
+    command = str(typed / "devfix")
     fresh.main(["ask", "--checkouts", str(tmp_path), "--found", str(at), "--command", command], tmp_path)
     assert "not/there" in capsys.readouterr().err
     fresh.main(["sheet", "--found", str(at), "--out", str(tmp_path / "sheet.jsonl")], tmp_path)

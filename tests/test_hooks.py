@@ -33,13 +33,12 @@ def hooks() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repository(tmp_path: Path, typed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with the hooks, run by the devfix of this environment, since tests have no network."""
     if shutil.which("pre-commit") is None and not (Path(sys.executable).parent / "pre-commit").exists():
         pytest.fail("pre-commit is missing; it is one of the requirements of the tests")
-    bin = Path(sys.executable).parent
     monkeypatch.setenv("PRE_COMMIT_HOME", str(tmp_path / "home"))
-    local = [{**hook, "language": "system", "entry": f"{bin}/{hook['entry']}"} for hook in hooks()]
+    local = [{**hook, "language": "system", "entry": f"{typed}/{hook['entry']}"} for hook in hooks()]
     folder = tmp_path / "repository"
     folder.mkdir()
     monkeypatch.chdir(folder)

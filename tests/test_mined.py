@@ -82,7 +82,11 @@ def test_nothing_of_a_clone_is_run(mirrors: Path, tmp_path: Path) -> None:
 
 
 def test_the_score(
-    mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mirrors: Path,
+    tmp_path: Path,
+    typed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     mined.mine(mirrors, tmp_path / "rows.jsonl", ())
     facts = json.loads((tmp_path / "rows.jsonl").read_text())
@@ -102,7 +106,7 @@ def test_the_score(
     capsys.readouterr()
     for name in mined.SETS:
         (tmp_path / f"mined-{name}.jsonl").write_text(rows)
-        mined.run(name, mirrors, tmp_path / name, f"{sys.executable} -m devfix", True)
+        mined.run(name, mirrors, tmp_path / name, str(typed / "devfix"), True)
         told[name] = capsys.readouterr().out.splitlines()
     assert told["build"][0].startswith("D1  found, fixed") and len(told["build"]) == 5
     assert re.match(r"D +1 +1 +1 +\|", told["build"][2])

@@ -119,8 +119,8 @@ def test_files_are_laid_out(laid_out: Path) -> None:
     assert (laid_out / "clean/N1/pkg/train.py").read_text() == AFTER
 
 
-def test_devfix(laid_out: Path) -> None:
-    tool = adapters.Devfix(f"{sys.executable} -m devfix")
+def test_devfix(laid_out: Path, typed: Path) -> None:
+    tool = adapters.Devfix(str(typed / "devfix"))
     result = score.score(case(), laid_out, tool)
     assert result is not None and (result.found, result.fixed, result.silent) == (True, True, True)
     assert result.by == ("reorder-to",) and result.noise == 0
@@ -173,9 +173,9 @@ def test_torchfix_and_all_at_once(laid_out: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_sarif(laid_out: Path, tmp_path: Path) -> None:
+def test_sarif(laid_out: Path, typed: Path, tmp_path: Path) -> None:
     """Any tool that writes SARIF; devfix does."""
-    command = f"{sys.executable} -m devfix check --format sarif ."
+    command = f"{typed}/devfix check --format sarif ."
     result = score.score(case(), laid_out, adapters.Sarif(command))
     assert result is not None and (result.found, result.fixed, result.silent) == (True, False, True)
     broken = score.score(case(), laid_out, adapters.Sarif(tool(tmp_path, "no JSON")))

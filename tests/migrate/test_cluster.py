@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import pickle
@@ -30,8 +31,12 @@ from devfix.migrate.state import Store
 from killing import DEVFIX, devfix, ends, final, run_and_kill
 from making import ENVIRONMENT, FIXABLE, KINDS, Made, manifest, many, repository
 
-pytest.importorskip("distributed")
-pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("distributed") is None, reason="distributed is not installed"
+    ),
+]
 
 DASK = (sys.executable, "-m", "dask")
 CRASH = "kill -SEGV $PPID"  # the process that has started the shell
