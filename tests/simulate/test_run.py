@@ -214,22 +214,6 @@ def test_no_such_program(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "devfix: none.py: no such file\n")
 
 
-def test_compile_says_one_line(simulated: Callable[..., Ran]) -> None:
-    program = (
-        "import torch\n"
-        "net = torch.compile(torch.nn.Linear(2, 2).cuda())\n"
-        "@torch.compile(mode='reduce-overhead')\n"
-        "def twice(x):\n    return x + x\n"
-        "print(twice(net(torch.ones(1, 2, device='cuda'))).device)\n"
-    )
-    ran = simulated(program)
-    assert (ran.code, ran.text) == (0, "cuda:0\n")
-    assert (
-        "devfix: torch.compile traces the program and runs the graphs eagerly (no GPU code generation)\n"
-        in ran.err
-    )
-
-
 API = """
 torch.cuda.get_device_properties("cuda:0").total_memory > 0 and torch.cuda.get_device_capability() >= (8, 0)
 torch.cuda.memory_allocated(), torch.cuda.memory_summary(), torch.cuda.memory_stats()["allocated_bytes.all.current"]
