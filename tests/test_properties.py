@@ -24,7 +24,7 @@ REPAIRED = [
     if example.after is not None and not example.recipe
 ]
 DEFAULTS = [codemod() for codemod in registry().values() if codemod.default]
-SEEDS = 40
+SEEDS = 25
 LONG_SEEDS = 1500
 
 

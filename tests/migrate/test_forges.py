@@ -128,7 +128,7 @@ def test_the_token_of_github_com_is_for_no_other_host(monkeypatch: pytest.Monkey
     monkeypatch.setenv("GH_TOKEN", TOKEN)
     for kind, variable in VARIABLES.items():
         monkeypatch.delenv(variable, raising=False)
-        with pytest.raises(MigrateError, match=rf"no token for git\.example\.org: set {variable}"):
+        with pytest.raises(MigrateError, match=rf"no token for git\.example\.org: set {variable}\b"):
             at_example_org(kind)
 
 
