@@ -105,6 +105,8 @@ def devfix(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Ran]
 @pytest.fixture(scope="session")
 def prepared() -> Iterator[Server]:
     """What devfix itself is forked from."""
+    if not hasattr(os, "fork"):
+        pytest.skip("there are no forks")
     with Server(str(TESTS / "prepared.py")) as server:
         yield server
 

@@ -95,10 +95,10 @@ class Started:
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
-with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+with socket.socket(socket.AF_UNIX) as server:
     server.connect({path!r})
-    request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-    socket.send_fds(server, [request], [0, 1, 2])
+    socket.send_fds(server, [b"-"], [0, 1, 2])
+    server.sendall(json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode() + b"\\n")
     os._exit(int(server.recv(9) or 70))
 """
 

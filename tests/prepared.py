@@ -31,7 +31,7 @@ def prepare() -> None:
 
 def listen(path: str) -> None:
     """Fork for each client, and return in the forks: with its arguments, streams, folder and environment."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+    with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
         print("ready", flush=True)
@@ -42,7 +42,9 @@ def listen(path: str) -> None:
                 break
             client.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    request, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
+    _, streams, _, _ = socket.recv_fds(client, 1, 3)
+    with client.makefile("rb") as lines:
+        request = lines.readline()
     child = os.fork()
     if child:
         client.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255).encode())
