@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import ModuleType, TracebackType
@@ -328,8 +329,10 @@ def _do_not_take_apart(before: Before) -> None:
     """
     for name, module in sys.modules.items():
         top = name.partition(".")[0]
-        if name not in before.modules and top != "devfix" and top not in sys.stdlib_module_names:
+        if top == "devfix" or (name not in before.modules and top not in sys.stdlib_module_names):
             _staying[name] = module
+    for one in getattr(weakref.finalize, "_registry", {}):  # those of torch's libraries of operators
+        one.atexit = False
     system = ctypes.CDLL(None)
     with contextlib.suppress(AttributeError):  # it is not glibc
         on_exit, at_exit = system.on_exit, system.__cxa_atexit
