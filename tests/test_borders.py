@@ -60,8 +60,18 @@ def imports(module: str) -> tuple[tuple[str, ast.stmt], ...]:
     return tuple(_imports(module))
 
 
+def statements(module: str) -> Iterator[ast.AST]:
+    """Without the expressions, which are most of a tree."""
+    todo: list[ast.AST] = [tree(module)]
+    for node in todo:
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = getattr(node, name, ())
+            todo += below if isinstance(below, list) else ()
+
+
 def _imports(module: str) -> Iterator[tuple[str, ast.stmt]]:
-    for node in nodes(module):
+    for node in statements(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node
