@@ -15,7 +15,7 @@ from devfix.cli import main
 from devfix.lsp import translate
 from devfix.reports.observed import At, Operand, Passed, Seen, as_json
 from devfix.review.device_errors import as_json_text
-from devfix.text.source import lines_of
+from devfix.text.lines import lines_of
 from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, make_test_lsp_client
 

@@ -18,7 +18,8 @@ from devfix.findings import Safety, Span, TextEdit
 from devfix.pipeline.runner import process
 from devfix.reports.report import PlacedFinding
 from devfix.rewrite import apply
-from devfix.text.source import FUNCTIONS, Source, line_starts
+from devfix.text.lines import line_starts
+from devfix.text.source import FUNCTIONS, Source
 
 MOST = 3  # causes that are shown
 _OF_A_DEFAULT = ("generator", "pinned")  # kinds that a default device causes by itself

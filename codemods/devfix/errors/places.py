@@ -10,7 +10,7 @@ from itertools import takewhile
 from devfix.documents import Document, readable
 from devfix.documents.notebook import Notebook
 from devfix.errors.tracebacks import Frame
-from devfix.text.source import lines_of
+from devfix.text.lines import lines_of
 
 _LIBRARIES = (
     "/site-packages/",

@@ -25,7 +25,7 @@ from devfix.reports.observed import ObservedError, read
 from devfix.reports.report import FileResult, PlacedFinding
 from devfix.review.seen import seen_at
 from devfix.review.text import printable
-from devfix.text.source import lines_of
+from devfix.text.lines import lines_of
 
 FIX_ALL = "source.fixAll.devfix"
 _PAUSE = 0.3  # seconds without a change before a document is looked at

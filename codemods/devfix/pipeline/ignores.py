@@ -9,7 +9,7 @@ from dataclasses import replace
 from devfix.documents import Document
 from devfix.pipeline.work import Task
 from devfix.reports.report import Change, FileResult, PlacedFinding
-from devfix.text.source import line_starts
+from devfix.text.lines import line_starts
 
 
 def ignored(document: Document, found: Iterable[PlacedFinding], others: int, task: Task) -> FileResult | None:

@@ -18,8 +18,8 @@ from devfix.documents import Document, DocumentError, document_of, overlaid, rea
 from devfix.findings import Elsewhere, Finding, Fix, ReplaceText, Safety, TextEdit
 from devfix.reports.place import back, git_lines, line_feeds, place_by
 from devfix.reports.report import Change, FileError, FileResult, Joint, Part, Place, PlacedEdit, PlacedFinding
+from devfix.text.lines import line_starts
 from devfix.text.parsed import parsed
-from devfix.text.source import line_starts
 
 ROUNDS = 10
 

@@ -7,7 +7,7 @@ import re
 from devfix.documents.yaml import Node, YamlError
 from devfix.findings import ReplaceText, Span
 from devfix.recipes.recipe import Recipe
-from devfix.text.source import NEWLINE
+from devfix.text.lines import NEWLINE
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _ENTRY = re.compile(r"[A-Za-z_][\w.-]*(?:\[[\w.-]+\])*")

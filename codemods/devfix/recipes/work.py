@@ -15,7 +15,8 @@ from devfix.pipeline.trouble import Refused
 from devfix.pipeline.work import Work
 from devfix.recipes.inserting import doubt
 from devfix.recipes.recipe import Recipe
-from devfix.text.source import Source, lines_of
+from devfix.text.lines import lines_of
+from devfix.text.source import Source
 
 if TYPE_CHECKING:
     from devfix.documents import Document

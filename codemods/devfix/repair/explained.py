@@ -11,7 +11,7 @@ from devfix.findings import Safety, Span, TextEdit
 from devfix.repair.from_run import Candidate
 from devfix.reports.observed import At, Operand, Seen
 from devfix.reports.report import Place, PlacedFinding
-from devfix.text.source import line_starts
+from devfix.text.lines import line_starts
 
 Read = Callable[[str], Document | None]
 Findings = Sequence[tuple[str, PlacedFinding]]  # with the paths, as the run tells them

@@ -24,8 +24,8 @@ from devfix.reports.report import (
     Report,
 )
 from devfix.review.device_errors import findings_of, reader, remedy, shown
+from devfix.text.lines import line_starts
 from devfix.text.parsed import parsed
-from devfix.text.source import line_starts
 
 _ASSUMES = "The fix assumes that other runs do what this one has done"
 

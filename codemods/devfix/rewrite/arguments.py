@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from devfix.findings import Span, TextEdit
 from devfix.rewrite.layout import CannotRewrite, Layout, trim
-from devfix.text.source import NEWLINE
+from devfix.text.lines import NEWLINE
 
 if TYPE_CHECKING:
     import libcst as cst

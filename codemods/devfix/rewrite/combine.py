@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 from devfix.findings import Finding, TextEdit
 from devfix.rewrite.layout import CannotRewrite, comments, in_order, is_line, rank
+from devfix.text.lines import NEWLINE
 from devfix.text.parsing import parse
-from devfix.text.source import NEWLINE, Source
+from devfix.text.source import Source
 
 Fixing = tuple[Finding, tuple[TextEdit, ...]]
 

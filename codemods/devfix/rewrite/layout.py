@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from devfix.findings import Span, TextEdit
-from devfix.text.source import NEWLINE, Source, children
+from devfix.text.lines import NEWLINE
+from devfix.text.source import Source, children
 
 _TAIL = re.compile(r"[ \t\f]*(?:;[ \t\f]*)?(#[^\r\n]*)?")
 _CELL = re.compile(

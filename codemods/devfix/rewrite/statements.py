@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from devfix.findings import Span, TextEdit
 from devfix.rewrite.layout import CannotRewrite, Layout, comments, rank, reindent, skip_back, trim
-from devfix.text.source import NEWLINE
+from devfix.text.lines import NEWLINE
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property, wraps
@@ -11,13 +10,13 @@ from itertools import accumulate
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from devfix.findings import Span
+from devfix.text.lines import line_starts
 from devfix.text.parsing import parse
 
 About = ParamSpec("About")
 Made = TypeVar("Made")
 Node = TypeVar("Node", bound=ast.AST)
 
-NEWLINE = re.compile(r"\r\n|\r|\n")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -70,18 +69,6 @@ def remembered(
         return cast(Made, memo[key])
 
     return known
-
-
-def lines_of(text: str) -> list[str]:
-    """The lines of a text, without their ends; form feeds and the like end none, unlike in `splitlines`."""
-    return NEWLINE.split(text)
-
-
-def line_starts(text: str) -> list[int]:
-    """Offset of every line's first character; lines end with CR, LF or both."""
-    if "\r" not in text:  # nearly always, and five times as fast
-        return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
-    return [0, *(m.end() for m in NEWLINE.finditer(text))]
 
 
 def children(node: ast.AST) -> list[ast.AST]:

@@ -17,7 +17,7 @@ from devfix.review.html.colours import Colours
 from devfix.review.html.texts import Text, shown
 from devfix.review.patch import hunks as differences
 from devfix.rewrite import CannotRewrite, apply, select
-from devfix.text.source import line_starts
+from devfix.text.lines import line_starts
 
 CONTEXT = 3
 _MOST = 5  # edits in a block of which every set is worked out

@@ -13,7 +13,7 @@ from devfix.findings import Span
 from devfix.pipeline.selection import in_tree
 from devfix.reports.report import Place, PlacedFinding
 from devfix.review.text import printable
-from devfix.text.source import line_starts
+from devfix.text.lines import line_starts
 
 if TYPE_CHECKING:
     from devfix.documents.notebook import Notebook
