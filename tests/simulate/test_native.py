@@ -109,6 +109,7 @@ torch.library._impls.discard("quantized/covered/CUDA")
 
 REFUSED = """
 assert not torch.cuda.nccl.is_available([torch.ones(1).cuda(device) for device in (0, 1)])
+torch.ones(1).cuda().untyped_storage().resize_(64)
 for call, argument in (torch.ops.quantized.covered, torch.ones(1).cuda()), (torch._C._cuda_tunableop_enable, True):
     try:
         call(argument)

@@ -91,12 +91,12 @@ def install() -> tuple[str, ...]:
 def _cover(key: str, compiled: Container[str]) -> None:
     """In a build for GPUs: a refusal in the place of each kernel of torch's own that none from here has taken.
 
-    Collectives aside, whose kernels are the same for all devices.
+    Collectives aside, whose kernels are the same for all devices, and what the compiled extension registers.
     """
     libraries: dict[str, Any] = {}
     for full in torch._C._dispatch_get_registrations_for_dispatch_key(key):
         space, _, name = full.partition("::")
-        if space == "c10d" or full in compiled or f"{space}/{name}/{key}" in torch.library._impls:
+        if space in ("c10d", "devfix") or full in compiled or f"{space}/{name}/{key}" in torch.library._impls:
             continue
         if space not in libraries:
             libraries[space] = torch.library.Library(space, "IMPL", key)
