@@ -1,15 +1,12 @@
 // The kernels of simulated devices without Python: where all tensors are on one device, the CPU's kernel runs on their
 // memory. Whatever else there is to do about a call is Python's (kernels.py), whose kernels stand under another key.
 
+#include "memory.h"
+
 #include <ATen/Context.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/CPUAllocator.h>
 #include <torch/library.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -21,115 +18,9 @@ using torch::jit::Stack;
 namespace {
 
 constexpr DispatchKey PYTHON = DispatchKey::PrivateUse3; // where the kernels of Python are
-constexpr int64_t STEP = 512, SEGMENT = int64_t(1) << 21; // of CUDA's allocator
 constexpr int64_t LARGE = int64_t(1) << 28; // elements: from there on, Python asks whether there is room
-constexpr int DEVICES = 64;
-
-// As in native.py.
-struct Memory {
-  std::atomic<int64_t> allocated, blocks, peak, reserved, ever, ever_blocks;
-};
-struct Shared {
-  int64_t careful; // there is more to do for each kernel
-  int64_t used; // CUDA has been used, so that forks are known to be late
-  int64_t devices;
-  std::atomic<int64_t> kernels;
-  Memory memory[DEVICES];
-};
-Shared* shared = nullptr;
-
-// What must hold of a call besides (native.py).
+// What must hold of a call besides (native_kernels.py).
 enum Wants { FLOATS = 1, SAME = 2, LONGS = 4, DETERMINISM = 8, NO_MASK = 16, NOT_WIDENED = 32, ROOM = 64 };
-
-// --- the same memory as a CPU tensor and as a cuda tensor -----------------------------------------------------------
-
-struct Block {
-  c10::Storage memory; // the CPU's
-  int64_t bytes;
-  int index;
-};
-
-int64_t in_steps(int64_t bytes, int64_t step) {
-  return (bytes + step - 1) / step * step;
-}
-
-void reach(std::atomic<int64_t>& most, int64_t value) {
-  auto known = most.load();
-  while (known < value && !most.compare_exchange_weak(known, value)) {
-  }
-}
-
-void allocate(int index, int64_t bytes) {
-  auto& memory = shared->memory[index];
-  auto allocated = memory.allocated += bytes;
-  memory.blocks += bytes != 0;
-  memory.ever += bytes;
-  memory.ever_blocks += bytes != 0;
-  reach(memory.peak, allocated);
-  reach(memory.reserved, in_steps(allocated, SEGMENT));
-}
-
-void release(void* held) {
-  auto* block = static_cast<Block*>(held);
-  shared->memory[block->index].allocated -= block->bytes;
-  shared->memory[block->index].blocks -= block->bytes != 0;
-  delete block;
-}
-
-void release_alias(void* held) {
-  delete static_cast<c10::Storage*>(held);
-}
-
-c10::Storage made(c10::DataPtr data, const c10::Storage& like) {
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), like.nbytes(), std::move(data), nullptr, false));
-}
-
-c10::Storage on_cpu(const c10::Storage& storage) {
-  auto* data = storage.unsafeGetStorageImpl()->mutable_data();
-  return made(c10::DataPtr(data, new c10::Storage(storage), &release_alias, at::kCPU), storage);
-}
-
-c10::Storage on_device(const c10::Storage& storage, int index) {
-  const auto& data = storage.data_ptr();
-  if (data.get_deleter() == &release_alias) {
-    const auto& origin = *static_cast<c10::Storage*>(data.get_context());
-    if (origin.device().index() == index) {
-      return origin;
-    }
-  }
-  auto* address = storage.unsafeGetStorageImpl()->mutable_data();
-  auto bytes = in_steps(static_cast<int64_t>(storage.nbytes()), STEP);
-  allocate(index, bytes);
-  auto device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
-  return made(c10::DataPtr(address, new Block{storage, bytes, index}, &release, device), storage);
-}
-
-at::Tensor relabelled(const at::Tensor& tensor, c10::Storage storage, DispatchKey key) {
-  auto made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), DispatchKeySet(key), tensor.dtype());
-  auto* impl = made.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    impl->set_wrapped_number(true);
-  }
-  if (tensor.is_conj()) {
-    made._set_conj(true);
-  }
-  if (tensor.is_neg()) {
-    made._set_neg(true);
-  }
-  return made;
-}
-
-bool is_dense(const at::Tensor& tensor) {
-  auto* impl = tensor.unsafeGetTensorImpl();
-  return tensor.layout() == at::kStrided && impl->has_storage() && !impl->is_python_dispatch() &&
-      !impl->has_symbolic_sizes_strides() && !tensor.is_nested() && !tensor.is_quantized();
-}
-
-bool is_plain(const at::Tensor& tensor) {
-  return is_dense(tensor) && !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor();
-}
 
 // --- a call ----------------------------------------------------------------------------------------------------------
 
@@ -283,6 +174,9 @@ class Kernel final : public c10::OperatorKernel {
           return false;
         }
       }
+      if (!arguments.front().isIntList()) {
+        return false;
+      }
       int64_t count = 1;
       for (int64_t size : arguments.front().toIntVector()) {
         count = size > LARGE ? LARGE : count * size;
@@ -369,27 +263,6 @@ class Copy final : public c10::OperatorKernel {
   }
 };
 
-at::Tensor relabel(const at::Tensor& tensor, int64_t index) {
-  return index < 0 ? relabelled(tensor, on_cpu(tensor.storage()), DispatchKey::CPU)
-                   : relabelled(tensor, on_device(tensor.storage(), static_cast<int>(index)), DispatchKey::CUDA);
-}
-
-// What resizing a storage does on CUDA: other memory, and what fits of the old one in it.
-void resize(const at::Tensor& tensor, int64_t bytes) {
-  auto* storage = tensor.storage().unsafeGetStorageImpl();
-  int index = tensor.get_device();
-  c10::Storage memory(c10::Storage::use_byte_size_t(), bytes, c10::GetCPUAllocator(), false);
-  auto* address = memory.unsafeGetStorageImpl()->mutable_data();
-  auto kept = std::min<int64_t>(bytes, static_cast<int64_t>(storage->nbytes()));
-  if (kept > 0) {
-    std::memcpy(address, storage->mutable_data(), kept);
-  }
-  auto size = in_steps(bytes, STEP);
-  allocate(index, size);
-  storage->set_data_ptr_noswap(c10::DataPtr(address, new Block{memory, size, index}, &release, tensor.device()));
-  storage->set_nbytes(bytes);
-}
-
 } // namespace
 
 #ifdef _WIN32
@@ -398,14 +271,15 @@ void resize(const at::Tensor& tensor, int64_t bytes) {
 #define EXPORTED extern "C"
 #endif
 
-// Begins with what Python and these kernels both know, and with two operators for Python.
-EXPORTED void devfix_share(Shared* given) {
-  shared = given;
+// Gives what Python and these kernels both know, and begins with two operators for Python.
+EXPORTED Shared* devfix_share(int devices) {
+  shared->devices = devices;
   static auto* library = new torch::Library(torch::Library::DEF, "devfix", std::nullopt, __FILE__, __LINE__);
   library->def("relabel(Tensor self, int index) -> Tensor");
   library->def("resize_storage(Tensor self, int bytes) -> ()");
   library->impl("relabel", torch::dispatch(DispatchKey::CPU, &relabel));
   library->impl("resize_storage", torch::dispatch(DispatchKey::CUDA, &resize));
+  return shared;
 }
 
 // Registers kernels for CUDA: of each operation, what it wants, or -1 for a view and -2 for a copy.

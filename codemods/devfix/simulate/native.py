@@ -29,7 +29,7 @@ from devfix.simulate.machine import current_device, machine, set_device
 from devfix.simulate.processes import BUILT
 from devfix.simulate.vtable import keep
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.cpp", "kernels.cpp"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("native.cpp", "kernels.cpp", "memory.h"))
 _LIBRARIES = ("c10", "torch_cpu")
 _SECONDS = 600
 _SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
@@ -90,7 +90,7 @@ def _command(target: Path) -> Sequence[str]:
     root = Path(torch.__path__[0])
     include, libraries = str(root / "include"), str(root / "lib")
     gpu = ["-DGPU_BUILD"] if torch.version.cuda else []
-    sources = [str(one) for one in SOURCES]
+    sources = [str(one) for one in SOURCES if one.suffix == ".cpp"]
     if sys.platform == "win32":
         names = [f"{name}.lib" for name in _LIBRARIES]
         compiler = ["cl", "/nologo", "/LD", "/MD", "/EHsc", "/std:c++20", *gpu, f"/I{include}", *sources]

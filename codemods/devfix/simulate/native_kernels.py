@@ -45,7 +45,7 @@ class _Memory(ctypes.Structure):
 
 
 class Shared(ctypes.Structure):
-    """As in kernels.cpp."""
+    """As in memory.h."""
 
     _fields_ = (
         ("careful", _int64),
@@ -62,9 +62,8 @@ _library: Any = None
 def share(library: Any) -> None:
     """Let the kernels of a loaded library know this machine."""
     global _library
-    shared = Shared(devices=machine.devices)
-    library.devfix_share(ctypes.byref(shared))
-    _library, machine.shared = library, shared
+    library.devfix_share.restype = ctypes.POINTER(Shared)
+    _library, machine.shared = library, library.devfix_share(machine.devices).contents
 
 
 def relabel(tensor: Any, index: int) -> Any:
