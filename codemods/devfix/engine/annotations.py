@@ -33,7 +33,7 @@ _NUMBERS = frozenset(["int", "float", "bool", "complex"])
 _SEQUENCES = frozenset(["list", "tuple", "sequence"])
 _TENSOR = re.compile(r"tensors?\b")  # and not TensorBoard
 _OF_TENSOR = re.compile(r"\bof (?:the|an?|our|this|that|each|its)\b[^,;:(]*tensor")  # "shape of the tensor"
-_WORD = re.compile(r"\w*")
+_NO_NAME = re.compile(r"\W")
 _LISTED = re.compile(r"(?:\w+\.)?(?:optional\[)?(?:\w+\.)?(?:list|tuple|sequence)\[[^|]*(?:\| *none)?$")
 _PLAIN = frozenset(
     {
@@ -104,7 +104,7 @@ def _documented(function: Function) -> dict[str, str]:
     for line in text.splitlines():
         head = line.strip().lstrip("-*:` ")
         head = head.removeprefix("param ").removeprefix("type ")
-        name = head[: _WORD.match(head).end()]  # type: ignore[union-attr]
+        name = _NO_NAME.split(head, maxsplit=1)[0]
         if name not in names:
             continue
         rest = head[len(name) :].split(". ")[0][:60].lower()

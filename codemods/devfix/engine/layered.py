@@ -101,7 +101,7 @@ class Layered(MutableMapping[K, V]):
         return default if found is None or found is _GONE else found
 
     def __contains__(self, key: object) -> bool:
-        return self.get(key) is not None  # type: ignore[arg-type]
+        return self.get(cast(K, key)) is not None
 
     def __getitem__(self, key: K) -> V:
         found = self.get(key)

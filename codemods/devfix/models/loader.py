@@ -146,6 +146,7 @@ class Models(NamedTuple):
     makers: tuple[tuple[str, str], ...]  # the same, by a pattern of the name
     modules: tuple[tuple[str, str, str], ...]  # prefix, pattern of the last name, one of _CLASSES
     known: dict[str, str]  # what `layer` has found so far
+    likened: dict[str, str]  # what `converter` has found so far
 
     def function(self, dotted: str) -> Row | None:
         """The row of a function of torch; an unlisted one takes tensors that must be in one place."""
@@ -179,10 +180,10 @@ class Models(NamedTuple):
 
     def converter(self, dotted: str) -> str:
         """What the result of a call does the same as, when it is called in turn; empty if that is not known."""
-        if dotted not in self.converters:
+        if dotted not in self.likened:
             found = (one for name, one in self.makers if fnmatch.fnmatchcase(dotted, name))
-            self.converters[dotted] = next(found, "")
-        return self.converters[dotted]
+            self.likened[dotted] = self.converters.get(dotted) or next(found, "")
+        return self.likened[dotted]
 
     def layer(self, dotted: str) -> str:
         """What a class is to its data: one of _LAYERS or of _CLASSES, or an empty string for any other."""
@@ -299,7 +300,7 @@ def models() -> Models:
         frozenset(plain["keeps_shape"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),
         frozenset(plain["scalars"]), tensors,
-        dtypes, takers, converters, tuple(one for one in converters.items() if "*" in one[0]), tuple(modules), {},
+        dtypes, takers, converters, tuple(one for one in converters.items() if "*" in one[0]), tuple(modules), {}, {},
     )  # fmt: skip
 
 
