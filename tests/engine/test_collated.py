@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import devfix
 import pytest
 from devfix.findings import Safety
@@ -104,3 +106,46 @@ def test_who_is_handed_a_loader_gets_what_its_collate_function_makes() -> None:
         for one in devfix.check(source=HEAD + HANDED, settings=False).findings
         if one.codemod == "move-inputs"
     ]
+
+
+COLUMNS = """
+from torch import nn
+
+
+def columns(batch):
+    found = list(zip(*batch))
+    first, second, third = found[0], found[1], found[2]
+    return first, second, third
+"""
+READS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{0}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        return self.lin(x) + len(y)
+
+
+def train(net, loader):
+    for first, second, third in loader:
+        net(torch.zeros(1, 4).cuda(), second)
+
+
+train(Net().cuda(), DataLoader([1, 2], collate_fn=columns))
+"""
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_columns_are_tuples_wherever_the_function_is(tmp_path: Path, apart: bool) -> None:
+    """A collate function of another file is run, too, though it names nothing of torch."""
+    (tmp_path / "train.py").write_text(READS.format("from data import columns" if apart else COLUMNS))
+    if apart:
+        (tmp_path / "data.py").write_text(COLUMNS)
+    found = devfix.check(tmp_path, settings=False).findings
+    assert not [one for one in found if one.codemod == "move-inputs"]

@@ -71,7 +71,7 @@ class Context:
         self.classes: Classes
         self.calls: dict[tuple[object, str], list[Place]] = {}  # where what calls pass for a parameter is
         # The parameters for which calls pass loaders: whose collate function is in view, and over data that was moved.
-        self.collated: set[tuple[object, str]] = set()
+        self.collated: dict[tuple[object, str], list[Value]] = {}
         self.over_moved: set[tuple[object, str]] = set()
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
         self._forms: dict[Function, dict[str, Forms]] = {}
@@ -235,7 +235,9 @@ class Context:
         if kind == MODULE:
             return Value(MODULE, Place(OF, key), assumed=assumed, bound=self._declared_class(function, name))
         if kind == LOADER:
-            return Value(LOADER, assumed=assumed, role="owned" if self.owns_loaders else "")
+            role, known = "owned" if self.owns_loaders else "", self.collated.get(key[1:], ())
+            alike = known and len({tuple([one.kind for one in made.items or ()]) for made in known}) == 1
+            return Value(LOADER, assumed=assumed, role=role, like=known[0] if alike else None)
         if kind == SEQUENCE:
             return Value(SEQUENCE, rest=A_NUMBER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):
@@ -261,7 +263,7 @@ class Context:
             return
         for name, value in bound.items():
             if value.kind == LOADER and value.like is not None:
-                self.collated.add((id(function.node), name))
+                self.collated.setdefault((id(function.node), name), []).append(value.like)
             if value.kind == LOADER and value.rest is not None and value.rest.is_moved:
                 self.over_moved.add((id(function.node), name))
             if is_called(value.place):

@@ -271,7 +271,8 @@ class Modules(Holders):
     def _collated(self, node: ast.Call, function: Value, at: ast.expr) -> Value | None:
         """What a collate function in view makes of any items, where that is a number of things that are told apart."""
         self.quiet += 1
-        items = [(Value(SEQUENCE, rest=ANYTHING), at)]
+        item = Value(UNKNOWN, assumed=frozenset({Assumption(LIBRARY_CALL, "collate_fn")}))  # so that it is run
+        items = [(Value(SEQUENCE, rest=item), at)]
         try:
             made = self.special(at, function, "__call__", items)
             if made is None and function.kind == FUNCTION and isinstance(function.ref, Function):
