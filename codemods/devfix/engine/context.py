@@ -235,7 +235,10 @@ class Context:
         if kind == MODULE:
             return Value(MODULE, Place(OF, key), assumed=assumed, bound=self._declared_class(function, name))
         if kind == LOADER:
-            role, known = "owned" if self.owns_loaders else "", self.collated.get(key[1:], ())
+            role, known = (
+                "owned" if self.owns_loaders else "",
+                self.collated.get((id(function.node), name), []),
+            )
             alike = known and len({tuple([one.kind for one in made.items or ()]) for made in known}) == 1
             return Value(LOADER, assumed=assumed, role=role, like=known[0] if alike else None)
         if kind == SEQUENCE:

@@ -20,7 +20,6 @@ from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.transfer.functions import is_reduced
 from devfix.engine.transfer.holders import Holders
 from devfix.engine.values import (
-    ANYTHING,
     BATCH,
     CLASS,
     DEVICE,
@@ -271,7 +270,9 @@ class Modules(Holders):
     def _collated(self, node: ast.Call, function: Value, at: ast.expr) -> Value | None:
         """What a collate function in view makes of any items, where that is a number of things that are told apart."""
         self.quiet += 1
-        item = Value(UNKNOWN, assumed=frozenset({Assumption(LIBRARY_CALL, "collate_fn")}))  # so that it is run
+        item = Value(
+            UNKNOWN, assumed=frozenset({Assumption(LIBRARY_CALL, "collate_fn")})
+        )  # so that it is run
         items = [(Value(SEQUENCE, rest=item), at)]
         try:
             made = self.special(at, function, "__call__", items)
