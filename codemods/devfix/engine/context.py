@@ -235,10 +235,8 @@ class Context:
         if kind == MODULE:
             return Value(MODULE, Place(OF, key), assumed=assumed, bound=self._declared_class(function, name))
         if kind == LOADER:
-            role, known = (
-                "owned" if self.owns_loaders else "",
-                self.collated.get((id(function.node), name), []),
-            )
+            role = "owned" if self.owns_loaders else ""
+            known = self.collated.get((id(function.node), name), [])
             alike = known and len({tuple([one.kind for one in made.items or ()]) for made in known}) == 1
             return Value(LOADER, assumed=assumed, role=role, like=known[0] if alike else None)
         if kind == SEQUENCE:
