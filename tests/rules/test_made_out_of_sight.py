@@ -77,7 +77,7 @@ TOLD: dict[str, tuple[Codemod, str, list[int]]] = {
         ModuleNeverMoved(),
         "def train(net, x):\n    where = torch.device('cuda:0')\n    return net(x.to(where))\n\n\n"
         "one = nn.Linear(2, 2)\ntrain(one, x)\ntwo = nn.Linear(3, 3)\ntrain(two, x)\n",
-        [6],
+        [2],
     ),
     "lists of layers in a list": (
         RegisterModules(),

@@ -365,3 +365,44 @@ def test_a_literal_device_that_only_some_runs_have_is_not_written() -> None:
         "        print((model(data) + teacher(data)).sum())\n\n\ntrain(model)\n"
     )
     assert '.to("cuda")' not in fixed(RULE, text)
+
+
+UNPACKED = """
+import torch
+from parts import Encoder, Head
+from settings import read
+from torch.utils.data import DataLoader
+
+
+def build(config, mode):
+    if mode == 1:
+        encoder = Encoder(config["width"])
+        encoder.load_state_dict(torch.load(config["path"], map_location=config["device"]))
+        head = Head(3)
+        return encoder, head
+    elif mode == 2:
+        encoder = Encoder(config["width"])
+        head = Head(3)
+        return encoder, head
+    raise ValueError(mode)
+
+
+def main(data):
+    config = read()
+    device = config["device"]
+    encoder, head = build(config, config["mode"]){0}
+    optimizer = torch.optim.AdamW([*encoder.parameters(), *head.parameters()])
+    for x in DataLoader(data):
+        loss = head(encoder(x.to(device))).sum()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_modules_that_a_function_gives_in_a_tuple_are_moved_where_they_are_unpacked() -> None:
+    """On each of its paths it makes others; the findings are shown where the moves are written."""
+    before, after = UNPACKED.format(""), UNPACKED.format("\n    encoder.to(device)\n    head.to(device)")
+    assert fixed(RULE, before) == after
+    assert findings(RULE, after) == []
+    lines = [before.count("\n", 0, one.span.start) + 1 for one in findings(RULE, before)]
+    assert lines == [before.count("\n", 0, before.index("encoder, head = build")) + 1] * 2

@@ -32,7 +32,7 @@ from devfix.engine.values import (
     History,
     Link,
 )
-from devfix.findings import AppendCall, Edit, EnsureImport, Finding, Related, Span, told
+from devfix.findings import AppendCall, Edit, EnsureImport, Finding, InsertStatement, Related, Span, told
 from devfix.models.loader import models
 from devfix.repair.buffers import as_buffer, is_safe_buffer
 from devfix.repair.candidates import (
@@ -230,11 +230,12 @@ def _finding(
 
 
 def _moved_elsewhere(at: ast.AST, edits: tuple[Edit, ...], source: Source) -> Span | None:
-    """The one expression that a fix moves, if it is on other lines than `at`: there the finding is shown."""
+    """Where the one edit of a fix moves something, if it is on other lines than `at`: there the finding is shown."""
     changes = [edit for edit in edits if not isinstance(edit, EnsureImport)]
-    if len(changes) != 1 or not isinstance(changes[0], AppendCall):
+    if len(changes) != 1 or not isinstance(changes[0], AppendCall | InsertStatement):
         return None
-    made, moved_at = source.span(at), changes[0].expression
+    edit = changes[0]
+    made, moved_at = source.span(at), edit.expression if isinstance(edit, AppendCall) else edit.anchor
     first, last = sorted((made, moved_at))
     apart = source.position(first.end)[0] < source.position(last.start)[0]
     return moved_at if apart else None

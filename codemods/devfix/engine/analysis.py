@@ -284,14 +284,16 @@ class Analysis(Context):
     def _given(self, caller: Frame, node: ast.Call, function: Function, value: Value) -> Value:
         if value.links and value.kind in (TENSOR, BATCH, MODULE) and not isinstance(node, Implied):
             return value.linked(Link(RETURN, caller.file, node, function.name))
+        parts = value.items or () if value.kind == SEQUENCE else ()
+        if any(one.kind == MODULE for one in parts):
+            return value.but(items=tuple([self._given(caller, node, function, one) for one in parts]))
         if not value.forms and value.kind in (UNKNOWN, DEVICE) and function.node.returns is not None:
             return value.but(forms=annotated(function.file, function.node.returns))
         return value
 
     def _on_host(self, function: Function) -> bool:
-        if function.owner is not None and self.class_kind(function.owner) == "host":
-            return True
-        return "collate" in function.name
+        owned = function.owner is not None and self.class_kind(function.owner) == "host"
+        return owned or "collate" in function.name
 
     def _arguments(self, caller: Frame, function: Function, me: Value | None, bound: Bound) -> Bound:
         """A value for every parameter: what is passed, the default, or the parameter itself."""

@@ -8,7 +8,7 @@ from itertools import count
 from devfix.engine.joins import MAX_CALLEES, join
 from devfix.engine.layered import Layered
 from devfix.engine.places import CHOICE, IN, NO_PATH, NOWHERE, OF, Path, Place, choose, conditions, project
-from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, TENSOR, History, Value
+from devfix.engine.values import ANYTHING, DEVICE, JOIN, MODULE, OBJECT, SEQUENCE, TENSOR, History, Value
 
 Cell = object  # of a module or an object: the place of its making, made unique
 
@@ -242,8 +242,18 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
         return Value(
             MODULE, Place(IN, cell), ref=cell, links=links, assumed=old.assumed | new.assumed, role=role
         )
+    if old.kind == new.kind == SEQUENCE and old.rest is new.rest is None and _are_modules(old, new):
+        pairs = zip(old.items or (), new.items or (), strict=True)
+        return join(old, new, condition).but(items=tuple([_joined(*one, a, b, condition) for one in pairs]))
     known = old is not ANYTHING and new is not ANYTHING
     return join(old, new, condition) if known or old.origins or new.origins else ANYTHING
+
+
+def _are_modules(one: Value, other: Value) -> bool:
+    """Are two sequences of one length, with different modules in one place?"""
+    items, others = one.items or (), other.items or ()
+    pairs = zip(items, others, strict=False) if len(items) == len(others) else ()
+    return any(a.kind == b.kind == MODULE and a.ref != b.ref for a, b in pairs)
 
 
 def _made_on_either(one: History, place: Place, other: History, other_place: Place) -> History:

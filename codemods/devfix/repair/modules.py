@@ -87,6 +87,8 @@ def _where_made(
     mismatch: Mismatch, values: list[ast.Call], analysis: Analysis
 ) -> tuple[str, tuple[Edit, ...]]:
     source = analysis.file.source
+    if any(_unpacked(source, one) for one in values):
+        return "", ()
     devices = {
         expressible(source, mismatch.anchor_place, mismatch.scopes, one)
         or _as_written(mismatch, one, analysis)
@@ -138,7 +140,7 @@ def _own_move(
 ) -> tuple[str, tuple[Edit, ...]]:
     """`model.to(device)` in the block of its use, below all that makes or changes it."""
     source = analysis.file.source
-    names = {_name(source, one) for one in values}
+    names = {_name(source, one) or _part(source, one, mismatch) for one in values}
     name = names.pop() if len(names) == 1 else ""
     device = expressible(source, mismatch.anchor_place, mismatch.scopes, use)
     pairs = [siblings(source, one, use) for one in values]
@@ -184,6 +186,20 @@ def _name(source: Source, value: ast.expr) -> str:
         target = statement.targets[0]
         return target.id if isinstance(target, ast.Name) else ""
     return ""
+
+
+def _part(source: Source, value: ast.expr, mismatch: Mismatch) -> str:
+    """The name by which the module runs, if what an expression makes is unpacked to it."""
+    node = mismatch.stray_node
+    return node.id if isinstance(node, ast.Name) and node.id in _unpacked(source, value) else ""
+
+
+def _unpacked(source: Source, value: ast.expr) -> list[str]:
+    """The names that the parts of what an expression makes are bound to: `encoder, head = build()`."""
+    statement = source.statement(value)
+    targets = statement.targets if isinstance(statement, ast.Assign) and statement.value is value else []
+    parts = targets[0].elts if len(targets) == 1 and isinstance(targets[0], ast.Tuple) else []
+    return [one.id for one in parts if isinstance(one, ast.Name)]
 
 
 def is_safe_move(mismatch: Mismatch, analysis: Analysis) -> bool:
