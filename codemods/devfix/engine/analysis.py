@@ -396,6 +396,5 @@ class Analysis(Context):
         """Break the circles between frames, functions and the file; nothing can be asked then."""
         for body in self._bodies.values():
             body.state.names.clear()
-        file = self.file
+        self.file.release()
         self.__dict__.clear()
-        file.release()
