@@ -328,6 +328,12 @@ UNSAFE = {
 }
 
 SILENT = {
+    "made and moved by one expression, in each round of a loop": (
+        "import pytorch_lightning as pl\nclass Net(pl.LightningModule):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.layers = nn.ModuleList()\n        for _ in range(3):\n"
+        "            self.layers.append(nn.Linear(2, 2))\n\n\n"
+        "nets = {}\nfor name in names:\n    nets[name] = Net.load_from_checkpoint(name).cuda()\n"
+    ),
     "what DataParallel holds, moved by itself": "model.to(device)\nmodel = nn.DataParallel(model)\n"
     "model.module.head = nn.Linear(4, 2)\nmodel.module.head = model.module.head.to(device)\nmodel(x)\n",
     "what DataParallel holds, moved with it": "model = nn.DataParallel(model.to(device))\n"

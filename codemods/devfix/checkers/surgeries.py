@@ -246,7 +246,9 @@ class _Reader:
 
     def _moved_before(self, track: _Track, event: Event) -> bool:
         return any(
-            not move.place.on_host and (track.foreign or follows(self.source, move.node, event.node))
+            not move.place.on_host
+            and (track.foreign or follows(self.source, move.node, event.node))
+            and not any(part is event.node for part in ast.walk(move.node))  # what is made there is moved then
             for move in (*track.moves, *track.later)
         )
 

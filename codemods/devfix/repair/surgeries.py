@@ -89,11 +89,12 @@ class Plan:
             if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 candidates.append((path_of(statement.targets[0]), move))
             candidates.append((move.path, move))
+        candidates = [one for one in candidates if one[0] and "(" not in one[0]]  # a call makes another one
         for path, move in candidates:
-            if path and not rebound(self.source, [ast.parse(path, mode="eval").body], move.node, self.anchor):
+            if not rebound(self.source, [ast.parse(path, mode="eval").body], move.node, self.anchor):
                 return path
         for path, move in candidates:
-            if path and self._wrapped_only(path, move.statement):
+            if self._wrapped_only(path, move.statement):
                 self.sure = False  # what DistributedDataParallel was told of is not all of it now
                 return path
         return ""
