@@ -332,7 +332,9 @@ SILENT = {
         "import pytorch_lightning as pl\nclass Net(pl.LightningModule):\n    def __init__(self):\n"
         "        super().__init__()\n        self.layers = nn.ModuleList()\n        for _ in range(3):\n"
         "            self.layers.append(nn.Linear(2, 2))\n\n\n"
-        "nets = {}\nfor name in names:\n    nets[name] = Net.load_from_checkpoint(name).cuda()\n"
+        "def load(names):\n    nets = {}\n    for name in names:\n        if 'a' in name:\n"
+        "            nets[name] = Net.load_from_checkpoint(name).cuda()\n"
+        "        else:\n            nets[name] = 3\n    return nets\n"
     ),
     "what DataParallel holds, moved by itself": "model.to(device)\nmodel = nn.DataParallel(model)\n"
     "model.module.head = nn.Linear(4, 2)\nmodel.module.head = model.module.head.to(device)\nmodel(x)\n",
