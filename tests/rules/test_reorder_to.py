@@ -328,14 +328,6 @@ UNSAFE = {
 }
 
 SILENT = {
-    "made and moved by one expression, in each round of a loop": (
-        "import pytorch_lightning as pl\nclass Net(pl.LightningModule):\n    def __init__(self):\n"
-        "        super().__init__()\n        self.layers = nn.ModuleList()\n        for _ in range(3):\n"
-        "            self.layers.append(nn.Linear(2, 2))\n\n\n"
-        "def load(names):\n    nets = {}\n    for name in names:\n        if 'a' in name:\n"
-        "            nets[name] = Net.load_from_checkpoint(name).cuda()\n"
-        "        else:\n            nets[name] = 3\n    return nets\n"
-    ),
     "what DataParallel holds, moved by itself": "model.to(device)\nmodel = nn.DataParallel(model)\n"
     "model.module.head = nn.Linear(4, 2)\nmodel.module.head = model.module.head.to(device)\nmodel(x)\n",
     "what DataParallel holds, moved with it": "model = nn.DataParallel(model.to(device))\n"
@@ -625,3 +617,34 @@ block(x)
 """
     assert findings(RULE, HEAD + fused) == []
     assert findings(RULE, HEAD + fused.replace(f"        self.first.{stored}\n", "")) != []
+
+
+REPEATED = """\
+import pytorch_lightning as pl
+from torch import nn
+
+
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for _ in range(3):
+            self.layers.append(nn.Linear(2, 2))
+
+
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = Part()
+
+
+def load(names):
+    nets = {}
+    for name in names:
+        nets[name] = Net.load_from_checkpoint(name).cuda()
+    return nets
+"""
+
+
+def test_what_one_expression_makes_and_moves_in_each_round_of_a_loop_is_not_made_again() -> None:
+    assert findings(RULE, REPEATED) == []
