@@ -227,7 +227,7 @@ def _joined(old: Value, new: Value, a: State, b: State, condition: object) -> Va
         roles = {old.role, new.role}
         role = old.role if len(roles) == 1 else "partly" if roles & EMPTY else ""
         if len(roles) > 1 and roles <= EMPTY - {"weighted", "partly"}:
-            role = "stateless"
+            role = "bare" if "bare" in roles else "stateless"  # one of them may take what another refuses
         if "scatters" in (old.role, new.role) and not (other if old.role == "scatters" else one).on_device:
             role = "scatters"  # what is on a device spreads its inputs
         if one != other:
