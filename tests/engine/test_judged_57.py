@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import devfix
 import pytest
-from snippets import CHOSEN, codemods
+from snippets import CHOSEN, HEAD, alone, codemods  # noqa: F401
 
 LOSSES = """
 def start(kind):
@@ -25,3 +26,67 @@ step(torch.ones(3, 2, 4), torch.ones(2, 2), input())
 def test_one_of_several_losses_takes_lengths_on_the_cpu() -> None:
     assert not codemods(CHOSEN + LOSSES)
     assert codemods(CHOSEN + LOSSES.replace("nn.CTCLoss()", "nn.MSELoss()"))
+
+
+ADAPTED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.fc(x)
+def adapt(net, x, steps):
+    made = Net()MOVE
+    made.load_state_dict(net.state_dict())
+    for _ in range(steps):
+        made(x.to(device)).sum().backward()
+    return made
+def train(net, data, steps):
+    CALLS
+    for epoch in range(steps):
+        made = adapt(net, data[epoch], steps)
+        made.eval()
+        made(data[0].to(device)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_is_not_run_once_more_is_not_taken_for_a_network_on_the_cpu(many: bool) -> None:
+    """As many calls with other arguments as this are not followed."""
+    calls = "\n    ".join(f"adapt(net, data[{i}], {i}).eval()" for i in range(20 if many else 1))
+    code = CHOSEN + ADAPTED.replace("CALLS", calls)
+    assert not codemods(code.replace("MOVE", ".to(device)"))
+    assert many or codemods(code.replace("MOVE", ""))
+
+
+BUFFERS = """
+class Queue(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+        self.register_buffer("rows", START)
+        self.rows = ROWS
+    @property
+    def device(self):
+        return next(self.parameters()).device
+    def step(self, x):
+        t = torch.randint(0, 9, (3,), device=self.device)
+        return x + self.rows[t].view(-1, 1).to(self.device)
+    def forward(self, labels):
+        return torch.eq(labels, self.rows.T).float()
+def rows(size):
+    return torch.randint(-1, 0, (size, 1))
+"""
+
+
+@pytest.mark.parametrize("start", ["None", "torch.randint(-1, 0, (size, 1))"])
+def test_what_is_assigned_to_a_buffer_stays_one(start: str) -> None:
+    code = BUFFERS.replace("START", start)
+    assert not codemods(code.replace("ROWS", "rows(size)"))
+    assert codemods(
+        code.replace(f'        self.register_buffer("rows", {start})\n', "").replace("ROWS", "rows(size)")
+    )
+    moved = devfix.fix(
+        source=HEAD + code.replace("ROWS", "self.rows.cuda()"), unsafe=True, settings=False
+    ).text
+    assert moved.count("register_buffer") == 1

@@ -11,6 +11,7 @@ from devfix.checkers.moved_below import is_moved_below, is_moved_later
 from devfix.checkers.reach import is_asked
 from devfix.checkers.refuted import is_building, is_guess, is_kept_on_host, is_left_on_host, is_refuted
 from devfix.checkers.signs import (
+    is_buffer,
     is_caught,
     is_composed,
     is_kept_beside,
@@ -276,6 +277,8 @@ def _why_not_literal(mismatch: Mismatch, out_of_sight: bool, analysis: Analysis)
         return "devfix cannot see the code that put it on the accelerator"
     if out_of_sight:
         return "a class that devfix cannot see may move it"
+    if any(map(is_buffer, mismatch.stray.links)):
+        return "a buffer moves with its module"
     if any(about_devices(condition) for condition, _ in mismatch.path):
         return "a condition around it asks for the accelerator"
     return ""

@@ -29,6 +29,7 @@ from devfix.checkers.literal_programs import (
 from devfix.checkers.literal_unplaced import are_many, unplaced
 from devfix.engine.files import Function
 from devfix.engine.named import Named
+from devfix.engine.stores import buffers_of
 from devfix.engine.values import MODULE, PLACED, TENSOR
 from devfix.findings import DeleteStatement, Edit, Elsewhere, InsertStatement, ReplaceExpression, Safety, Span
 from devfix.flow import Flow
@@ -370,7 +371,7 @@ class _Judge:
             return None  # a dtype goes along
         if not path.startswith("self.") or path.count(".") != 1:
             return None
-        if len(bound(source, path, owner.node.body[0])) != 1:
+        if len(bound(source, path, owner.node.body[0])) != 1 or path[5:] in buffers_of(source, owner.node):
             return None
         reads = [one for one in source.of_kind(ast.Attribute, owner.node) if path_of(one) == path]
         reads = [one for one in reads if isinstance(one.ctx, ast.Load)]

@@ -14,7 +14,7 @@ from devfix.engine.evidence_of_modules import is_option
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, Function
 from devfix.engine.places import CHOICE
-from devfix.engine.stores import has_own_way
+from devfix.engine.stores import buffers_of, has_own_way
 from devfix.engine.values import LIBRARY_CALL, MODULE, STORE, Assumption, Link
 from devfix.findings import AppendCall, Edit
 from devfix.models.loader import module_attributes
@@ -234,6 +234,12 @@ def is_kept_beside(source: Source, node: ast.AST | None) -> bool:
             if (node.id, node.id) in pairs and not MOVES.isdisjoint(moves):
                 return True
     return False
+
+
+def is_buffer(link: Link) -> bool:
+    """Is something stored under the name of a buffer of its module? Then it moves with that."""
+    owner = link.file.source.enclosing(link.node, ast.ClassDef) if link.kind == STORE else None
+    return isinstance(owner, ast.ClassDef) and link.name in buffers_of(link.file.source, owner)
 
 
 def root_name(node: ast.AST | None) -> str:

@@ -12,7 +12,7 @@ from devfix.engine.classes import Classes
 from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
 from devfix.engine.frame import Frame
-from devfix.engine.joins import join
+from devfix.engine.joins import alike, join
 from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, ON_CPU, VAR, Place, is_called, whole
 from devfix.engine.relevance import Relevance
 from devfix.engine.state import Names, State
@@ -237,8 +237,7 @@ class Context:
         if kind == LOADER:
             role = "owned" if self.owns_loaders else ""
             known = self.collated.get((id(function.node), name), [])
-            alike = known and len({tuple([one.kind for one in made.items or ()]) for made in known}) == 1
-            return Value(LOADER, assumed=assumed, role=role, like=known[0] if alike else None)
+            return Value(LOADER, assumed=assumed, role=role, like=alike(known))
         if kind == SEQUENCE:
             return Value(SEQUENCE, rest=A_NUMBER, assumed=assumed)
         if kind in (NUMBER, TEXT, ARRAY):

@@ -242,3 +242,14 @@ def _unlike(a: Value, b: Value, condition: object) -> Value:
         same = a.ref is not None and a.ref == b.ref  # one path shows what it is
         return module if same else module.but(place=NOWHERE, ref=None)
     return ANYTHING
+
+
+def alike(made: list[Value]) -> Value | None:
+    """What sequences of one length have in common: the items that are of one kind; None of others."""
+    every = [one.items or () for one in made]
+    if len(set(map(len, every))) != 1:
+        return None
+    columns = zip(*every, strict=True)
+    return Value(
+        SEQUENCE, items=tuple([x[0] if len({y.kind for y in x}) == 1 else ANYTHING for x in columns])
+    )

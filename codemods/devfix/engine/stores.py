@@ -50,6 +50,18 @@ NOWHERE = Kept([], [])
 
 
 @remembered
+def buffers_of(source: Source, owner: ast.ClassDef) -> frozenset[str]:
+    """The names under which a class registers buffers, as they are written: what they are assigned later stays one."""
+    calls = (one for one in source.of_kind(ast.Call, owner) if one.args)
+    names = (
+        getattr(one.args[0], "value", None)
+        for one in calls
+        if isinstance(one.func, ast.Attribute) and one.func.attr == "register_buffer"
+    )
+    return frozenset(one for one in names if isinstance(one, str))
+
+
+@remembered
 def kept_by(source: Source, owner: ast.ClassDef) -> dict[str, Kept]:
     """The attributes of `self` that the methods of a class name."""
     found: dict[str, Kept] = {}

@@ -14,6 +14,7 @@ from devfix.engine.values import (
     BATCH,
     CLASS,
     ELEMENT,
+    FUNCTION,
     JOIN,
     LOAD,
     LOADER,
@@ -142,6 +143,7 @@ class Bindings(Expressions):
         cell = value.ref or (id(node), self.site, "network")
         if value.role == "":
             told = own or not name or may_place(name.rpartition(".")[2]) or is_told_a_device(node, source)
+            told = told or self.eval(node.func).kind == FUNCTION  # in view, and not run once more
             self.state.set_place(
                 cell, NOWHERE if told or not self.analysis.default_is_known else self.default
             )

@@ -10,7 +10,7 @@ from devfix.engine.events import MOVES, USED
 from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average, is_network_name
 from devfix.engine.facts import LeftOut
-from devfix.engine.files import Class, Function, stored
+from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments, Frame, Lambda, Partial
 from devfix.engine.places import (
     AT,
@@ -318,11 +318,7 @@ class Calls(Lambdas):
             or not self.analysis.may_run(self, function)
             or _lacks(node, function, me, bound)
         ):
-            self.escape(arguments, function.name)
-            if me is not None and me.ref is not None and function not in self.analysis.active:
-                for name in stored(function, items=True):  # by what is not followed
-                    self.state.set_attribute(me.ref, name, ANYTHING)
-            return self.unknown(node).but(role=RECURSIVE if function in self.analysis.active else "")
+            return self.not_followed(node, function, me, arguments)
         given = [*arguments[0], *arguments[1].values()]
         if me is not None:
             given.append((me, node.func.value if isinstance(node.func, ast.Attribute) else node.func))

@@ -10,6 +10,7 @@ from devfix.engine.facts import Drop
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
 from devfix.engine.places import FIXED, LITERAL, NOWHERE, OF, ON_CPU, VAR, Place, alternatives
+from devfix.engine.stores import buffers_of
 from devfix.engine.transfer.library import Library
 from devfix.engine.values import (
     BATCH,
@@ -154,6 +155,9 @@ class Moves(Library):
             at = at.func.value
         if not isinstance(at, ast.Subscript) or not isinstance(at.slice, ast.Name):
             return
+        owner = self.function.owner if self.function is not None else None
+        if owner is not None and getattr(at.value, "attr", "") in buffers_of(owner.file.source, owner.node):
+            return  # it is where the module is
         index = self.as_tensor(self.eval(at.slice))
         told = (
             place.kind != OF or index.is_moved or index.rank == 1

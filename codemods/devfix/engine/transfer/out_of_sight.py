@@ -20,7 +20,7 @@ from devfix.engine.evidence import (
     trains,
 )
 from devfix.engine.evidence_of_modules import is_average, is_optimizer, scatters_inputs, unpacks_device
-from devfix.engine.files import Class
+from devfix.engine.files import Class, Function, stored
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT,
@@ -39,6 +39,7 @@ from devfix.engine.places import (
 from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.transfer.modules import Modules
 from devfix.engine.transfer.requirements import Operand
+from devfix.engine.uses import speaks_of
 from devfix.engine.values import (
     ANYTHING,
     ARRAY,
@@ -50,6 +51,7 @@ from devfix.engine.values import (
     MAKE,
     MODULE,
     OWNER,
+    RECURSIVE,
     TENSOR,
     TEXT,
     UNKNOWN,
@@ -204,6 +206,19 @@ class OutOfSight(Modules):
         home = self.where(self.me)
         unknown = [value for value, _ in (*arguments[0], *arguments[1].values()) if value.kind == UNKNOWN]
         return [home] if any(not value.role and value.place == home for value in unknown) else []
+
+    def not_followed(
+        self, node: ast.Call, function: Function, me: Value | None, arguments: Arguments
+    ) -> Value:
+        """A function in view that is not run once more: nothing is known of what it gives, stores and moves."""
+        self.escape(arguments, function.name)
+        active = function in self.analysis.active
+        if me is not None and me.ref is not None and not active:
+            for name in stored(function, items=True):
+                self.state.set_attribute(me.ref, name, ANYTHING)
+            if me.kind == MODULE and function.owner is not None and speaks_of(function.owner, "to", "cuda"):
+                self.state.set_place(me.ref, NOWHERE)
+        return self.unknown(node).but(role=RECURSIVE if active else "")
 
     def unknown_object(self, node: ast.Call, name: str, arguments: Arguments) -> Value:
         """An instance of a class out of sight: a module, as far as it is used as one."""
