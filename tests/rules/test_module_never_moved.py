@@ -406,3 +406,45 @@ def test_modules_that_a_function_gives_in_a_tuple_are_moved_where_they_are_unpac
     assert findings(RULE, after) == []
     lines = [before.count("\n", 0, one.span.start) + 1 for one in findings(RULE, before)]
     assert lines == [before.count("\n", 0, before.index("encoder, head = build")) + 1] * 2
+
+PARTS = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.body = nn.LSTM(4, 4)
+        self.dense = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 2)
+        self.drop = nn.Dropout()
+        if config.gpu:
+            self.body = self.body.cuda()
+{0}            self.head = self.head.cuda()
+            self.drop = self.drop.cuda()
+
+    def forward(self, x):
+        return self.head(self.drop(self.dense(self.body(x)[0])))
+"""
+
+
+def test_a_layer_that_is_left_out_where_a_constructor_moves_the_others() -> None:
+    before, after = PARTS.format(""), PARTS.format("            self.dense = self.dense.cuda()\n")
+    assert fixed(RULE, before) == after
+    assert findings(RULE, after) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        if config", "        self.to(config.device)\n        if config"),
+        ("nn.Linear(4, 4)", "nn.Linear(4, 4, device=config.device)"),
+        ("self.dense(self.body(x)[0])", "self.body(x)[0]"),
+        ("            self.drop = self.drop.cuda()\n", ""),
+        ("self.dense = nn.Linear(4, 4)", "self.dense = nn.ReLU()"),
+    ],
+)
+def test_a_layer_that_the_others_do_not_speak_of(old: str, new: str) -> None:
+    assert old in PARTS
+    assert findings(RULE, PARTS.format("").replace(old, new)) == []

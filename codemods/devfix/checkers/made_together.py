@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from devfix.checkers.signs import MOVES, quoted
 from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold_no_weights
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
+from devfix.models.loader import models
 from devfix.text.placing import about_devices, bound_before, dotted
 from devfix.text.source import FUNCTIONS, Source
 
@@ -20,6 +21,9 @@ _BY_HAND = frozenset({"eval", "requires_grad_", "load_state_dict"})
 def findings(source: Source) -> Iterator[Finding]:
     yield from _made_together(source)
     yield from _arms(source)
+    for node in source.of_kind(ast.FunctionDef):
+        if node.name == "__init__":
+            yield from _layers(source, node)
 
 
 @dataclass
@@ -73,6 +77,44 @@ def _arms(source: Source) -> Iterator[Finding]:
             finding = _unlike(source, function or source.tree, name, left, group, group.moved[name][1])
             if finding is not None:
                 yield finding
+
+
+def _layers(source: Source, init: ast.FunctionDef) -> Iterator[Finding]:
+    """`self.a = self.a.cuda()`, the same of `self.b`, and `self.c`, a layer that is made beside these, is left out."""
+    layers: dict[str, ast.Assign] = {}
+    moved: dict[str, ast.Assign] = {}
+    for one in sorted(source.of_kind(ast.Assign, init), key=lambda one: one.lineno):
+        call, path = one.value, source.code(one.targets[0])
+        if not isinstance(call, ast.Call) or not path.startswith("self."):
+            continue
+        if (
+            _move(call) is call
+            and isinstance(call.func, ast.Attribute)
+            and source.code(call.func.value) == path
+        ):
+            moved[path] = one
+        elif source.qualified(call.func) in models().sized:
+            layers[path] = one
+    left, owner = [one for one in layers if one not in moved], source.enclosing(init, ast.ClassDef)
+    if owner is None or len(left) != 1 or len(moved) < 3 or not layers.keys() & moved.keys():
+        return
+    path = left[0]
+    later = [one for one in moved if one in layers and layers[one].lineno > layers[path].lineno]
+    near = moved[later[0]] if later else max(moved.values(), key=lambda one: one.lineno)
+    block, code = source.block(near), source.code(near)
+    calls = [source.code(one.func) for one in source.of_kind(ast.Call, owner)]
+    runs = any(one in (path, f"{path}.forward") for one in calls)
+    whole = any(one in (f"self.{move}", f"{path}.{move}") for one in calls for move in MOVES)
+    if not runs or whole or "device" in source.code(layers[path]) or "\n" in code or "#" in code:
+        return
+    if not all(one in block for one in moved.values()):
+        return  # each has a place of its own
+    message = f"`{path}` is not moved, unlike {len(moved)} parts of the module beside it"
+    text = code.replace(source.code(near.targets[0]), path)
+    edit = InsertStatement(source.span(near), text, before=bool(later))
+    related = (Related(source.span(layers[path]), "it is made here"),)
+    title, unless = f"move `{path}` as well", "nothing moves the module as a whole"
+    yield told(CODEMOD, source.span(near), message, title, (edit,), related, unless)
 
 
 def _made_in(block: list[ast.stmt]) -> dict[str, ast.Call]:
