@@ -90,3 +90,23 @@ def test_what_is_assigned_to_a_buffer_stays_one(start: str) -> None:
         source=HEAD + code.replace("ROWS", "self.rows.cuda()"), unsafe=True, settings=False
     ).text
     assert moved.count("register_buffer") == 1
+
+
+LAYERS = """
+def activation(model, layer, image):
+    model.to(device)
+    x, kept = image.to(device), []
+    for name, module in PARTS:
+        x = module(x)
+        if name == layer:
+            kept.append(x)
+    for one in kept:
+        return one.data.READ
+"""
+
+
+@pytest.mark.parametrize("parts", ["model.features._modules.items()", "model.body.features.named_children()"])
+def test_the_layers_of_a_part_of_a_module_are_where_it_is(parts: str) -> None:
+    code = CHOSEN + LAYERS.replace("PARTS", parts)
+    assert codemods(code.replace("READ", "numpy()")) == ["numpy-of-device"]
+    assert not codemods(code.replace("READ", "cpu().numpy()"))

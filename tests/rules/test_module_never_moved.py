@@ -407,6 +407,7 @@ def test_modules_that_a_function_gives_in_a_tuple_are_moved_where_they_are_unpac
     lines = [before.count("\n", 0, one.span.start) + 1 for one in findings(RULE, before)]
     assert lines == [before.count("\n", 0, before.index("encoder, head = build")) + 1] * 2
 
+
 PARTS = """\
 import torch
 from torch import nn

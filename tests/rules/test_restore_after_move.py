@@ -252,3 +252,22 @@ def test_what_needs_it_where_it_was_makes_it_unsafe(run: str, safety: str) -> No
     )
     (found,) = findings(RULE, HEAD + text)
     assert found.fix is not None and found.fix.safety is Safety[safety.upper()]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("restore_checkpoint", True), ("load_all", True), ("log_state", False)]
+)
+def test_a_function_out_of_sight_that_restores_by_its_name(name: str, told: bool) -> None:
+    text = (
+        "from utils import helper\n\n\n"
+        "def f(path, device):\n    net = nn.Linear(2, 2)\n    opt = Adam(net.parameters())\n"
+        "    helper(model=net, optim=opt, path=path)\n    net = net.to(device)\n    opt.step()\n"
+    )
+    text = HEAD + text.replace("helper", name)
+    found = findings(RULE, text)
+    assert [one.fix and one.fix.safety for one in found] == ([Safety.UNSAFE] if told else [])
+    assert all(f"`{name}()` restores that state" in one.message for one in found)
+    lines = fixed(RULE, text).splitlines()
+    assert (
+        lines.index("    net = net.to(device)") < lines.index(f"    {name}(model=net, optim=opt, path=path)")
+    ) is told

@@ -50,6 +50,9 @@ def findings(analysis: Analysis) -> Iterator[tuple[Finding, list[ast.AST]]]:
         message += " raises on an accelerator"
         title, assumes = f"move `{moved}` first", f"nothing in between needs `{moved}` on the CPU"
         related = (Related(source.span(one.move), f"`{moved}` is moved here" if moved else "the move"),)
+        name = path_of(one.node.func) if isinstance(one.node, ast.Call) else ""
+        if one.how == "restored" and not name.endswith(".load_state_dict"):
+            assumes = f"`{name}()` restores that state, and {assumes}"
         unless = "" if proven else assumes
         yield told(CODEMOD, source.span(node), message, title, edits, related, unless), [node, one.move]
 

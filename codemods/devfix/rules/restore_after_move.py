@@ -80,7 +80,8 @@ class RestoreAfterMove(Codemod):
     """Move a model before restoring its optimizer's state or copying its weights.
 
     ## What it does
-    Finds `optimizer.load_state_dict(..)`, `Adagrad(model.parameters())` and copies of the weights for
+    Finds `optimizer.load_state_dict(..)`, functions out of sight that are given the optimizer and restore
+    it by their name (`restore_checkpoint(..)`), `Adagrad(model.parameters())` and copies of the weights for
     averaging (`ModelEma(model)` of timm, `ExponentialMovingAverage` of torch_ema, `EMAModel` of
     diffusers, classes of the file that clone in `__init__`, and `copy.deepcopy(model)` that a loop over
     `zip(ema.parameters(), model.parameters())` keeps up to date) before the `model.to(device)` of the same
@@ -106,7 +107,7 @@ class RestoreAfterMove(Codemod):
     id = "restore-after-move"
     words = (
         ("torch",),
-        ("load_state_dict(", "Adagrad(", "EMA", "Ema", "ExponentialMovingAverage(", "deepcopy("),
+        ("load_", "restore_", "resume_", "Adagrad(", "EMA", "Ema", "ExponentialMovingAverage(", "deepcopy("),
         (".to(", ".cuda("),
     )
     examples = EXAMPLES

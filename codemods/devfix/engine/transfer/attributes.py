@@ -22,6 +22,7 @@ from devfix.engine.values import (
     FUNCTION,
     LIBRARY,
     LOADER,
+    MAPPING,
     MODULE,
     NAME,
     NONE,
@@ -108,6 +109,9 @@ class Attributes(Calls):
             return Value(UNKNOWN, ON_CPU, rank=1)  # of a packed sequence, if it is of tensors
         if kind in (TENSOR, BATCH):
             return self._of_tensor(node, base)
+        whole = base if kind == MODULE else base.like if kind == UNKNOWN else None
+        if name == "_modules" and whole is not None and whole.kind == MODULE:
+            return Value(MAPPING, rest=Value(MODULE, self.where(whole), role="part"))
         if kind in (MODULE, OBJECT):
             return self._of_object(node, base)
         if kind == SEQUENCE and base.rest is not None and base.rest.kind == TENSOR and name in _RESULTS:
@@ -139,7 +143,6 @@ class Attributes(Calls):
             return Value(SEQUENCE, rest=Value(NUMBER, like=base))
         if base.role == "given":
             return A_NUMBER if name in _NUMBERS else base
-        whole = base.like if kind == UNKNOWN else None
         if whole is not None and whole.kind == MODULE and name in ("weight", "bias"):
             used = (
                 {Assumption(USES, self.file.source.code(node.value)[:40])} if whole.ref is not None else set()

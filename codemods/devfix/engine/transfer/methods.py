@@ -80,17 +80,18 @@ class Methods(Moves):
             return self.call_value(node, base.bound, arguments)
         if base.forms and name not in _MOVES:
             return self.device_method(node, base, name)
-        if name in _MOVES and (
+        moves = name in _MOVES or (kind == MODULE and name == "type" and bool(arguments[0]))
+        if moves and (
             kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
         ):
-            return self.move(node, base, name, arguments)
-        if kind == MODULE and name == "type" and arguments[0]:
             return self.move(node, base, name, arguments)
         of_dict = name in _BATCH_METHODS and name not in tensor_attributes()
         if (kind == BATCH and name in _LIST_METHODS) or (kind == TENSOR and of_dict):
             return ANYTHING  # a list, or a dict
         if kind == TENSOR or (kind == BATCH and name in tensor_attributes()):
             return self.tensor_method(node, base, name, arguments)
+        if kind == UNKNOWN and base.like is not None and base.like.kind == MODULE and name in _NAMED | _PARTS:
+            return self.module_method(node, base.like.but(role="part"), name, arguments)
         if kind == MODULE:
             return self.module_method(node, base, name, arguments)
         if kind == OBJECT:

@@ -19,6 +19,7 @@ from devfix.engine.evidence import (
     runs_what_it_is_given,
     trains,
 )
+from devfix.engine.evidence_of_loads import says
 from devfix.engine.evidence_of_modules import is_average, is_optimizer, scatters_inputs, unpacks_device
 from devfix.engine.files import Class, Function, stored
 from devfix.engine.frame import Arguments
@@ -50,6 +51,7 @@ from devfix.engine.values import (
     LOSS,
     MAKE,
     MODULE,
+    OPTIMIZER,
     OWNER,
     RECURSIVE,
     TENSOR,
@@ -114,6 +116,10 @@ class OutOfSight(Modules):
         given = [one for one in every if one[0].kind == MODULE]
         if given and not any(one.kind == DEVICE for one, _ in every) and runs_module(last, is_method=False):
             self.run_on(node, given[0][0].doubted(Assumption(LIBRARY_CALL, last)), given[0][1], arguments)
+        for one, at in every if says("loads", last) else ():
+            if one.kind == OPTIMIZER:
+                owners = [owner.doubted(Assumption(LIBRARY_CALL, last)) for owner in one.items or ()]
+                self.holds(node, "restored", one.but(items=tuple(owners)), self.file.source.code(at))
         self.escape(arguments, last)
         if last in frameworks.PLACING_METHODS:
             return Value(UNKNOWN, BY_OWNER)
