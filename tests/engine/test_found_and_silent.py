@@ -652,6 +652,22 @@ def main(flag):
         assert spoken(program.replace(f"if {asked}:\n        x", f"if not ({asked}):\n        x")) != set()
 
 
+@pytest.mark.parametrize(
+    "asked", ['mode in ["a", "b"]', 'mode not in ("b", "c")', '"a" in mode', "size > 1", "size <= 2"]
+)
+def test_a_comparison_of_constants_is_decided(asked: str) -> None:
+    program = f"""
+mode, size = "a", 2
+model = nn.Linear(2, 2).cuda()
+x = torch.ones(2, 2)
+if {asked}:
+    x = x.cuda()
+model(x)
+"""
+    assert spoken(program) == set()
+    assert spoken(program.replace(f"if {asked}", f"if not ({asked})")) != set()
+
+
 BATCHES = {
     "by its keys": "for key in batch.keys():\n            batch[key] = batch[key].to(device)",
     "by its items": "for key, part in batch.items():\n            batch[key] = part.to(device)",

@@ -203,11 +203,9 @@ def _made(case: Case, judge: Judge) -> Made | None:
 
 def _has_modes(made: Made) -> bool:
     """Does it behave otherwise in training? True where that cannot be told."""
-    if any(mode in name for name in made.cls.outside for mode in _MODES):
-        return True
-    if any(mode in cls.file.source.code(cls.node) for cls in made.cls.lineage for mode in _MODES):
-        return True
-    return any(_has_modes(part) for part in made.parts.values() if part is not made)
+    names = (name for cls in made.classes for name in cls.outside)
+    texts = (cls.file.source.code(cls.node) for one in made.classes for cls in one.lineage)
+    return any(mode in text for text in (*names, *texts) for mode in _MODES)
 
 
 def _trained_already(case: Case, judge: Judge) -> bool:

@@ -18,7 +18,6 @@ from devfix.recipes.lists import Reached, belongs, list_for
 from devfix.recipes.making import is_module, make, weighted
 from devfix.recipes.pairing import paired
 from devfix.recipes.recipe import APPLY, NEW, Recipe, class_of, last_key
-from devfix.recipes.running import reads_raw
 from devfix.recipes.script import Script
 from devfix.recipes.usage import Usage, Use, folded
 
@@ -250,7 +249,7 @@ class Judge:
         # A value that is `!ref` is a setting, which the command line may change.
         settings = {key.value for key, value in node.pairs if value.tag == "!ref"}
         arguments = {key: UNKNOWN if key in settings else value for key, value in arguments.items()}
-        return False, reads_raw(make(self.library, cls, arguments))
+        return False, make(self.library, cls, arguments).reads_raw
 
     def _weighted(self, node: Node) -> bool:
         """Does a `!new:` surely make parameters, itself or in a module that is made as its argument?"""

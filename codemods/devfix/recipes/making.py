@@ -1,18 +1,26 @@
-"""What a constructor makes, as far as the source tells for these arguments: parameters, buffers, parts."""
+"""What a recipe's `!new:` makes: the engine runs the constructor with its arguments, and then `forward`."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, cast
 
-from devfix.engine.files import Class, Function
+from devfix.engine.analysis import Analysis
+from devfix.engine.facts import Mismatch
+from devfix.engine.files import Class
+from devfix.engine.frame import Arguments
+from devfix.engine.places import AT, VAR, Place
+from devfix.engine.state import State
+from devfix.engine.transfer.protocols import Implied
+from devfix.engine.transfer.statements import Run
+from devfix.engine.values import CLASS, LIBRARY, MODULE, STORE, TENSOR, UNKNOWN, Value, constant
 from devfix.models import torch_api
-from devfix.recipes.constants import OBJECT, UNKNOWN, evaluate, truth
+from devfix.models.loader import public
+from devfix.recipes.constants import OBJECT, Some
 from devfix.recipes.library import Library
 from devfix.text.names import of_self
-from devfix.text.source import FUNCTIONS, children
 
 # Modules of torch.nn that make parameters, or buffers that their forward reads, whatever they are given.
 _WEIGHTED = frozenset(
@@ -27,22 +35,9 @@ _WEIGHTED = frozenset(
 # These do unless a flag says no.
 _AFFINE = {"LayerNorm": "elementwise_affine", "GroupNorm": "affine", "RMSNorm": "elementwise_affine"}
 _PARAMETER = (*torch_api.PARAMETERS, "torch.nn.parameter.UninitializedParameter")
-_BUFFER = ("torch.nn.Buffer", "torch.nn.parameter.Buffer")
 _APPENDS = ("append", "add_module", "register_module", "insert")
-DEEPEST = 10
+_MADE = "parameters are made"  # a cell of the state
 Constants = Mapping[str, Any]
-
-
-@dataclass
-class Made:
-    """An instance. `parameter`: it surely makes one. What may or may not be made is left out."""
-
-    cls: Class
-    parameter: bool = False
-    constants: dict[str, Any] = field(default_factory=dict)  # attributes
-    parts: dict[str, Made] = field(default_factory=dict)
-    buffers: set[str] = field(default_factory=set)
-    raw: bool | None = None  # what `running` found out
 
 
 def torch_weighted(dotted: str, constants: Constants) -> bool:
@@ -62,16 +57,11 @@ def is_module(cls: Class) -> bool | None:
     return False if torch_api.PLAIN_BASES.issuperset(cls.outside) else None
 
 
-def make(library: Library, cls: Class, arguments: Constants, depth: int = 0) -> Made:
-    """What `cls(**arguments)` makes."""
-    if any(name.isdigit() for name in arguments):  # `!new:X [a, b]`
-        numbers = {str(index): name for index, name in enumerate(_arguments_of(cls))}
-        arguments = {numbers.get(name, name): value for name, value in arguments.items()}
+def make(library: Library, cls: Class, arguments: Constants) -> Made:
+    """What `cls(**arguments)` makes; the names of what stands in a list are numbers."""
     known, key = library.known(cls), ("made", repr(sorted(arguments.items(), key=lambda item: item[0])))
     if key not in known:
-        made = known[key] = Made(cls)
-        if depth <= DEEPEST:
-            _Init(library, made, depth).run(cls, arguments)
+        known[key] = Made(cls, arguments)
     return cast(Made, known[key])
 
 
@@ -83,245 +73,107 @@ def weighted(library: Library, dotted: str, arguments: Constants) -> bool:
     return cls is not None and is_module(cls) is True and make(library, cls, arguments).parameter
 
 
-@dataclass
-class _Scope:
-    """One function that is being run: whose it is, and what its names are."""
+class Made:
+    """An instance, as its constructor leaves it."""
 
-    function: Function
-    names: dict[str, Any]
-    rest: dict[str, Any] = field(default_factory=dict)  # **kwargs
-    rest_name: str = ""
+    def __init__(self, cls: Class, arguments: Constants) -> None:
+        self.cls = cls
+        self._analysis = _Construction(cls.file)
+        call = ast.copy_location(Implied(ast.Name(cls.name, ast.Load()), [], []), cls.node)
+        frame = self._analysis.runs(self._analysis, cls.file, None, State())
+        self._state = frame.state
+        self._state.set_attribute(_MADE, "", constant(False))
+        values = {name: (self._given(name, value), call.func) for name, value in arguments.items()}
+        listed = [values.pop(name) for name in arguments if name.isdigit()]
+        self._value = frame.instantiate(call, cls, (listed, values))
 
+    def _given(self, name: str, value: Any) -> Value:
+        if not isinstance(value, Some):
+            return constant(value)
+        place = Place(AT, ("argument", name))
+        if value is OBJECT:  # it is not None
+            self._state.path |= {(("none", place.key), False)}
+        return Value(UNKNOWN, place)
 
-class _Init:
-    """One constructor, with those of its bases and the methods that it calls."""
+    @property
+    def parameter(self) -> bool:
+        """Does the constructor make a parameter on all paths?"""
+        made = self._state.attribute(_MADE, "")
+        return made is not None and made.const is True
 
-    def __init__(self, library: Library, made: Made, depth: int) -> None:
-        self.library, self.made, self.depth = library, made, depth
-        self.running: list[Function] = []
+    @property
+    def classes(self) -> set[Class]:
+        """Its own class, and those of the modules that its constructor makes."""
+        made = (one.bound.ref for one in self._analysis.made.values() if one.bound is not None)
+        return {self.cls, *(one for one in made if isinstance(one, Class))}
 
-    def run(self, cls: Class, arguments: Constants) -> None:
-        self.made.parameter |= any(torch_weighted(name, arguments) for name in cls.outside)
-        method = cls.method("__init__")
-        if method is not None:
-            self.made.parameter |= self._function(method, (), arguments)
+    @cached_property
+    def reads_raw(self) -> bool:
+        """Does running it read one of its buffers as it is, without moving it to its input?
 
-    def _function(self, function: Function, positional: tuple[Any, ...], keywords: Constants) -> bool:
-        """Run a method; True if it surely makes a parameter."""
-        if function in self.running or len(self.running) > DEEPEST:
+        What its own `to` moves counts as a buffer.
+        """
+        forward = self.cls.method("forward")
+        if forward is None:
             return False
-        self.running.append(function)
-        node, names = function.node, [one.arg for one in function.parameters]
-        scope = _Scope(function, dict.fromkeys(names, UNKNOWN))
-        for name, default in function.defaults.items():
-            cls = function.file.definition(default)
-            scope.names[name] = cls if isinstance(cls, Class) else evaluate(default, lambda _: UNKNOWN)
-        scope.names.update(zip(names[1:], positional, strict=False))
-        for name, value in keywords.items():
-            if name in scope.names:
-                scope.names[name] = value
-            else:
-                scope.rest[name] = value
-        scope.rest_name = node.args.kwarg.arg if node.args.kwarg else ""
-        sure = self._block(node.body, scope)
-        self.running.pop()
-        return sure
+        inputs = [name for name in forward.positional[1:] if name not in forward.defaults]
+        given = {name: Value(TENSOR, Place(VAR, "device"), rank=1) for name in inputs}
+        self._analysis.mismatches.clear()
+        self._analysis.run_method(forward, self._value, self._state.copy(), given=given)
+        moved = _moved_by_hand(self.cls)
+        return any(_is_of_buffer(one, moved) for one in self._analysis.mismatches)
 
-    # --- statements ----------------------------------------------------------------------------
 
-    def _block(self, body: Iterable[ast.stmt], scope: _Scope) -> bool:
-        sure = False
-        for statement in body:
-            sure |= self._statement(statement, scope)
-            if isinstance(statement, (ast.Return, ast.Raise)):
-                break
-        return sure
+class _Making(Run):
+    """Notes in the state that parameters are made: where paths meet again, that stays if all of them make some."""
 
-    def _statement(self, node: ast.stmt, scope: _Scope) -> bool:
-        if isinstance(node, ast.If):
-            return self._if(node, scope)
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            return False
-        if isinstance(node, (ast.For, ast.AsyncFor)):
-            self._assign(node.target, UNKNOWN, scope)
-            return self._expression(node.iter, scope) | self._block(node.body, scope)
-        if isinstance(node, (ast.With, ast.AsyncWith, ast.Try)):
-            return self._block(node.body, scope)
-        if isinstance(node, ast.While):
-            return False
-        sure = True in [self._expression(child, scope) for child in _expressions(node)]
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                self._assign(target, node.value, scope)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            self._assign(node.target, node.value, scope)
-        elif isinstance(node, ast.AugAssign):
-            self._assign(node.target, UNKNOWN, scope)
-        return sure
+    def library_call(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
+        dotted = public(dotted)
+        if dotted in _PARAMETER or torch_weighted(dotted, _constants(arguments)):
+            self.state.set_attribute(_MADE, "", constant(True))
+        return super().library_call(node, dotted, arguments)
 
-    def _if(self, node: ast.If, scope: _Scope) -> bool:
-        holds = truth(node.test, self._lookup(scope))
-        if holds is not None:
-            return self._block(node.body if holds else node.orelse, scope)
-        before, parts = dict(scope.names), dict(self.made.parts)
-        constants, buffers = dict(self.made.constants), set(self.made.buffers)
-        first = self._block(node.body, scope)
-        after, kept = dict(scope.names), dict(self.made.constants)
-        scope.names, self.made.constants = before, constants
-        second = self._block(node.orelse, scope)
-        scope.names = _join(after, scope.names)
-        self.made.constants = _join(kept, self.made.constants)
-        self.made.buffers &= buffers | self.made.buffers if first and second else buffers
-        self.made.parts = {**self.made.parts, **parts}
-        return first and second
+    def instantiate(
+        self, node: ast.Call, owner: Class, arguments: Arguments, *, open_: bool = False
+    ) -> Value:
+        if any(torch_weighted(base, _constants(arguments)) for base in owner.outside):
+            self.state.set_attribute(_MADE, "", constant(True))
+        return super().instantiate(node, owner, arguments, open_=open_)
 
-    def _assign(self, target: ast.expr, value: ast.expr | object, scope: _Scope) -> None:
-        known = evaluate(value, self._lookup(scope)) if isinstance(value, ast.expr) else UNKNOWN
-        if isinstance(target, ast.Name):
-            scope.names[target.id] = known
-        elif name := of_self(target):
-            self.made.constants[name] = known
-            self.made.parts.pop(name, None)
-            if isinstance(value, ast.Call):
-                if self._dotted(value.func, scope) in _BUFFER:
-                    self.made.buffers.add(name)
-                elif part := self._instance(value.func, *self._arguments(value, scope), scope):
-                    self.made.parts[name] = part
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            for item in target.elts:
-                self._assign(item, UNKNOWN, scope)
+    def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
+        # A container that is given classes makes its parts; speechbrain's also finds out what shape they get.
+        for value, at in arguments[0] if name in _APPENDS else ():
+            if value.kind in (CLASS, LIBRARY):
+                self.call_value(node, value, ([], {"input_shape": (self.unknown(at), at), **arguments[1]}))
+        return super().method(node, base, name, arguments)
 
-    # --- expressions ---------------------------------------------------------------------------
 
-    def _expression(self, node: ast.expr, scope: _Scope) -> bool:
-        if isinstance(node, ast.Lambda):
-            return False
-        if isinstance(node, ast.IfExp):
-            holds = truth(node.test, self._lookup(scope))
-            if holds is not None:
-                return self._expression(node.body if holds else node.orelse, scope)
-            return self._expression(node.body, scope) and self._expression(node.orelse, scope)
-        sure = True in [self._expression(child, scope) for child in _expressions(node)]
-        return sure | (isinstance(node, ast.Call) and self._call(node, scope))
+class _Construction(Analysis):
+    runs = _Making
 
-    def _call(self, node: ast.Call, scope: _Scope) -> bool:
-        function = node.func
-        dotted = self._dotted(function, scope)
-        if dotted in _PARAMETER:
-            return True
-        positional, keywords = self._arguments(node, scope)
-        if torch_weighted(dotted, keywords):
-            return True
-        if isinstance(function, ast.Attribute):
-            if function.attr == "__init__":
-                return self._base(function, positional, keywords, scope)
-            if of_self(function) and (method := self.made.cls.method(function.attr)):
-                if function.attr not in _APPENDS:
-                    return self._function(method, positional, keywords)
-            if function.attr == "register_parameter" and len(node.args) > 1:
-                return False  # what it registers is made in its argument
-            if function.attr == "register_buffer" and node.args:
-                first = evaluate(node.args[0], self._lookup(scope))
-                empty = len(node.args) > 1 and evaluate(node.args[1], self._lookup(scope)) is None
-                if isinstance(first, str) and not empty:
-                    self.made.buffers.add(first)
-                return False
-            if function.attr in _APPENDS:
-                return True in [self._class(argument, keywords, scope) for argument in node.args]
-        return self._class(function, keywords, scope, positional)
 
-    def _base(
-        self, function: ast.Attribute, positional: tuple[Any, ...], keywords: Constants, scope: _Scope
-    ) -> bool:
-        above: tuple[Class, ...] = ()
-        if isinstance(function.value, ast.Call):
-            order, owner = self.made.cls.lineage, scope.function.owner
-            above = order[order.index(owner) + 1 :] if owner in order else ()
-        elif isinstance(base := scope.function.file.definition(function.value), Class):
-            above, positional = base.lineage, positional[1:]
-        for owner in above:
-            if "__init__" in owner.methods:
-                return self._function(owner.methods["__init__"], positional, keywords)
+def _constants(arguments: Arguments) -> Constants:
+    return {name: value.const for name, (value, _) in arguments[1].items()}
+
+
+def _is_of_buffer(mismatch: Mismatch, moved: set[str]) -> bool:
+    """Is it a buffer, or one of these attributes, that strays on every path? A layer that is run is none."""
+    stray, at = mismatch.stray, mismatch.stray_node
+    if mismatch.guarded or (isinstance(mismatch.node, ast.Call) and mismatch.node.func is at):
         return False
-
-    def _class(
-        self, node: ast.expr, keywords: Constants, scope: _Scope, positional: tuple[Any, ...] = ()
-    ) -> bool:
-        """Does an expression name a class whose instances surely have a parameter?"""
-        dotted = self._dotted(node, scope)
-        if not dotted or torch_weighted(dotted, keywords):
-            return bool(dotted)
-        made = self._instance(node, positional, keywords, scope)
-        return made is not None and made.parameter
-
-    def _instance(
-        self, node: ast.expr, positional: tuple[Any, ...], keywords: Constants, scope: _Scope
-    ) -> Made | None:
-        if not isinstance(node, (ast.Name, ast.Attribute)):
-            return None
-        known = scope.names.get(node.id) if isinstance(node, ast.Name) else None
-        cls = known if isinstance(known, Class) else scope.function.file.definition(node)
-        if not isinstance(cls, Class) or is_module(cls) is not True:
-            return None
-        arguments = {**dict(zip(_arguments_of(cls), positional, strict=False)), **keywords}
-        return make(self.library, cls, arguments, self.depth + 1)
-
-    def _arguments(self, node: ast.Call, scope: _Scope) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        lookup = self._lookup(scope)
-        positional = []
-        for argument in node.args:
-            if isinstance(argument, ast.Starred):
-                break
-            positional.append(evaluate(argument, lookup))
-        keywords: dict[str, Any] = {}
-        for keyword in node.keywords:
-            if keyword.arg is not None:
-                keywords[keyword.arg] = evaluate(keyword.value, lookup)
-            elif isinstance(keyword.value, ast.Name) and keyword.value.id == scope.rest_name:
-                keywords.update(scope.rest)
-        return tuple(positional), keywords
-
-    def _dotted(self, node: ast.expr, scope: _Scope) -> str:
-        return scope.function.file.dotted(node)
-
-    def _lookup(self, scope: _Scope) -> Any:
-        def look(node: ast.expr) -> Any:
-            if isinstance(node, ast.Name):
-                return scope.names.get(node.id, UNKNOWN)
-            if name := of_self(node):
-                return self.made.constants.get(name, UNKNOWN)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                return OBJECT if node.func.attr.startswith("register") else UNKNOWN
-            return UNKNOWN
-
-        return look
+    return stray.kind == MODULE or any(link.kind == STORE and link.name in moved for link in stray.links)
 
 
-# --- small things --------------------------------------------------------------------------------
-
-
-def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions directly below; of a comprehension all, since it mostly has a round."""
-    for child in children(node):
-        if isinstance(child, ast.expr):
-            yield child
-        elif isinstance(child, (ast.keyword, ast.comprehension, ast.withitem)):
-            yield from _expressions(child)
-
-
-def _arguments_of(cls: Class) -> list[str]:
-    """The names of what a constructor takes."""
-    init = cls.method("__init__")
-    return [one.arg for one in init.parameters[1:]] if init is not None else []
-
-
-def _join(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _moved_by_hand(cls: Class) -> set[str]:
+    """The attributes that a `to` of its own moves along with the parameters and buffers."""
+    method = cls.method("to")
+    assigns = [node for node in method.nodes if isinstance(node, ast.Assign)] if method is not None else []
     return {
-        name: value if name in other and _same(other[name], value) else UNKNOWN
-        for name, value in {**one, **other}.items()
-        if name in one or name in other
-    }
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+        of_self(target)
+        for node in assigns
+        if isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr in ("to", "cuda")
+        and of_self(node.value.func.value)
+        for target in node.targets
+    } - {""}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from devfix.engine.evidence import IS_TENSOR
 from devfix.engine.files import Class
@@ -182,12 +185,8 @@ class Conditions(Devices):
                 left if right.kind == NONE else right,
             )
             return made.negated() if op in (ast.IsNot, ast.NotEq) else made
-        if left.const is not ... and right.const is not ...:
-            if op in (ast.Eq, ast.NotEq):
-                return Test((left.const == right.const) is (op is ast.Eq))
-            if op in (ast.Is, ast.IsNot) and left.const.__class__ is bool:
-                return Test((left.const is right.const) is (op is ast.Is))
-        known = self.counters.holds(node.left, left, op, right.const)
+        known = _compared(left, op, right)
+        known = self.counters.holds(node.left, left, op, right.const) if known is None else known
         if known is not None:
             return Test(known)
         self.compared(node, left, right)
@@ -326,6 +325,22 @@ class Conditions(Devices):
             self.state.names.update(names)
 
 
+def _compared(left: Value, op: type[ast.cmpop], right: Value) -> bool | None:
+    """How two values compare, where both are constants, or one is and the other has nothing but such."""
+    one, other = left.const, right.const
+    if op in (ast.In, ast.NotIn) and right.items and right.rest is None:
+        other = [item.const for item in right.items]
+        other = ... if ... in other else other
+    if one is ... or other is ...:
+        return None
+    if op in (ast.Is, ast.IsNot):
+        return (one is other) is (op is ast.Is) if isinstance(one, bool) else None
+    try:
+        return bool(_OPERATORS[op](one, other))
+    except TypeError:
+        return None
+
+
 def _is_made_where_missing(node: ast.expr, value: Value) -> bool:
     """`if x is None: x = torch.ones(2)` above: is it there on both paths?"""
     place, name = value.place, getattr(node, "id", getattr(node, "attr", ""))
@@ -344,6 +359,10 @@ def _of_classes(names: list[str]) -> Value:
 
 
 _MOVES = ("to", "cuda")
+_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.In: lambda one, other: one in other, ast.NotIn: lambda one, other: one not in other,
+}  # fmt: skip
 # What a constant may be asked for: it is no tensor, and no array.
 _TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,), "float": (float,), "bool": (bool,), "str": (str,), "list": (), "tuple": (), "dict": (),
@@ -361,37 +380,3 @@ def truth(value: Value) -> bool | None:
     if value.kind in _TRUE_KINDS:
         return True
     return None
-
-
-def emptied(test: ast.expr) -> tuple[str, bool] | None:
-    """`x` of a test for whether x has no elements, and whether it has none where the test holds."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        found = emptied(test.operand)
-        return None if found is None else (found[0], not found[1])
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
-        name = _counted(test)
-        return (name, False) if name else None
-    name, against = _counted(test.left), test.comparators[0]
-    if not name or not isinstance(against, ast.Constant) or against.value not in (0, 1):
-        return None
-    forms = (ast.Eq, ast.Gt, ast.NotEq) if against.value == 0 else (ast.Lt, ast.GtE)
-    return (name, isinstance(test.ops[0], (ast.Eq, ast.Lt))) if isinstance(test.ops[0], forms) else None
-
-
-def _counted(node: ast.expr) -> str:
-    """`x` of `len(x)`, `x.numel()`, `x.size(0)` and `x.shape[0]`; an empty string of anything else."""
-    held: ast.expr | None = None
-    if (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Attribute)
-        and node.value.attr == "shape"
-    ):
-        held = node.value.value
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in ("numel", "nelement") or (node.func.attr == "size" and node.args):
-            held = node.func.value
-    elif (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args
-    ):
-        held = node.args[0]
-    return held.id if isinstance(held, ast.Name) else ""

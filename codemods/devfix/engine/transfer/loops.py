@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from devfix.engine.places import NOWHERE, asks_for, conditions
 from devfix.engine.state import State, merge
-from devfix.engine.transfer.conditions import Test, emptied
+from devfix.engine.transfer.conditions import Test
 from devfix.engine.transfer.processes import Processes
 from devfix.engine.values import ANYTHING, BATCH, LOADER, MAPPING, NUMBER, SEQUENCE, Value
 
@@ -20,7 +20,7 @@ class Loops(Processes):
             self.block(node.body if test.decided else node.orelse)
             self.skipped(node.orelse if test.decided else node.body)
             return
-        self._branches(test, node.body, node.orelse, emptied(node.test), _stored_in(node))
+        self._branches(test, node.body, node.orelse, _emptied(node.test), _stored_in(node))
 
     def skipped(self, body: list[ast.stmt]) -> None:
         """What is not run, as far as is known."""
@@ -157,6 +157,40 @@ def _stored_in(node: ast.If) -> ast.expr | None:
     last = node.body[-1]
     fills = isinstance(last, ast.Assign) and any(ast.dump(one) == entry for one in last.targets)
     return test.comparators[0] if fills else None
+
+
+def _emptied(test: ast.expr) -> tuple[str, bool] | None:
+    """`x` of a test for whether x has no elements, and whether it has none where the test holds."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        found = _emptied(test.operand)
+        return None if found is None else (found[0], not found[1])
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        name = _counted(test)
+        return (name, False) if name else None
+    name, against = _counted(test.left), test.comparators[0]
+    if not name or not isinstance(against, ast.Constant) or against.value not in (0, 1):
+        return None
+    forms = (ast.Eq, ast.Gt, ast.NotEq) if against.value == 0 else (ast.Lt, ast.GtE)
+    return (name, isinstance(test.ops[0], (ast.Eq, ast.Lt))) if isinstance(test.ops[0], forms) else None
+
+
+def _counted(node: ast.expr) -> str:
+    """`x` of `len(x)`, `x.numel()`, `x.size(0)` and `x.shape[0]`; an empty string of anything else."""
+    held: ast.expr | None = None
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "shape"
+    ):
+        held = node.value.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ("numel", "nelement") or (node.func.attr == "size" and node.args):
+            held = node.func.value
+    elif (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args
+    ):
+        held = node.args[0]
+    return held.id if isinstance(held, ast.Name) else ""
 
 
 def _changed(before: State, after: State) -> bool:
