@@ -14,8 +14,7 @@ from devfix.engine.values import BATCH, DROP, ELEMENT, TENSOR, UNKNOWN
 from devfix.findings import AssignResult, Finding, told
 from devfix.models.loader import tensor_attributes
 from devfix.repair.candidates import stays_on_host
-from devfix.text.names import names_of
-from devfix.text.placing import dotted
+from devfix.text.placing import dotted, is_local
 from devfix.text.source import Source
 
 _MARK = "# %% [cell "  # of a notebook's text
@@ -136,9 +135,7 @@ def _scope(drop: Drop) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
 
 def _is_local(drop: Drop, moved: ast.expr, source: Source) -> bool:
     """Can the name be assigned to, where assigning to one of another scope would make it local, and unbound?"""
-    return (
-        not isinstance(moved, ast.Name) or moved.id in names_of(source, _scope(drop) or source.tree).bindings
-    )
+    return not isinstance(moved, ast.Name) or is_local(source, _scope(drop) or source.tree, moved.id)
 
 
 def _is_displayed(source: Source, node: ast.AST) -> bool:

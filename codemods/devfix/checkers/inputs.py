@@ -20,8 +20,8 @@ from devfix.models import frameworks
 from devfix.models.loader import models
 from devfix.repair.candidates import at_its_making, made_at, written
 from devfix.repair.inputs import Input, Mover, base_of
-from devfix.text.names import Names, names_of
-from devfix.text.placing import dotted
+from devfix.text.names import binding_of
+from devfix.text.placing import dotted, parameter, stores
 from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "move-inputs"
@@ -31,7 +31,7 @@ CODEMOD = "move-inputs"
 class Group:
     """Inputs that one fix moves: those that one statement binds."""
 
-    names: Names
+    scope: ast.AST
     inputs: list[Input]
 
 
@@ -56,9 +56,8 @@ def groups(analysis: Analysis) -> list[Group]:
     found.sort(key=lambda one: (len(one[0].assumed), source.span(one[1]).start))
     for mismatch, node, device in found:
         scope = source.scope(node)
-        assert isinstance(scope, (ast.Module, *FUNCTIONS))
-        names, base = names_of(source, scope), base_of(node)
-        binding = names.binding(base) if base is not None else None
+        base = base_of(node)
+        binding = binding_of(source, scope, base) if base is not None else None
         whole = isinstance(node, ast.Name)
         of = (binding.target if binding is not None else (scope, base.id)) if base is not None else node
         key = of, "" if whole else ast.unparse(node)
@@ -67,17 +66,18 @@ def groups(analysis: Analysis) -> list[Group]:
             continue  # a part of what is moved as a whole
         seen.add((of, "") if loaded and mismatch.stray.links[0].name == "data set" else key)
         if binding is not None and binding.form == "single" and binding.value is not None:
-            made, bound = mismatch.stray.links[0], names.bindings[binding.name]
+            made, bound = mismatch.stray.links[0], stores(source, scope, binding.name)
             added = (
                 not whole and made.kind == MAKE and mismatch.stray.kind == TENSOR
             )  # put into it later, perhaps
-            if (len(bound) > 1 or added) and not any(one is made.node for one in ast.walk(binding.value)):
+            bound_twice = len(bound) > 1 or parameter(source, scope, binding.name) is not None
+            if (bound_twice or added) and not any(one is made.node for one in ast.walk(binding.value)):
                 binding = None  # or what another round of a loop has left
         one = Input(mismatch, node, device, binding)
         together = binding is not None and binding.form in ("loop", "unpack") and device
         held = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         by: object = (binding.statement, device) if together and binding and (whole or held) else one
-        groups.setdefault(by, Group(names, [])).inputs.append(one)
+        groups.setdefault(by, Group(scope, [])).inputs.append(one)
     for group in groups.values():
         group.inputs.sort(key=lambda one: source.span(one.binding.target if one.binding else one.node).start)
     return sorted(groups.values(), key=lambda one: source.span(one.inputs[0].node).start)
@@ -87,7 +87,7 @@ def findings(analysis: Analysis, *, non_blocking: bool = False) -> Iterator[Find
     """One finding for each group; one where several would be mended by one edit."""
     made = set[tuple[Edit, ...]]()
     for group in groups(analysis):
-        mover = Mover(analysis, group.names, ", non_blocking=True" if non_blocking else "")
+        mover = Mover(analysis, group.scope, ", non_blocking=True" if non_blocking else "")
         finding = _finding(mover, group.inputs, analysis)
         edits = finding.fix.edits if finding.fix is not None else ()
         if any(repeats(edit, analysis.file.source) for edit in edits):

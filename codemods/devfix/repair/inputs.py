@@ -11,8 +11,9 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.values import BATCH, EACH, ELEMENT, PART, PASS, WHOLE, Link
 from devfix.findings import AppendCall, Edit, EnsureImport, InsertStatement, Span
 from devfix.repair.candidates import has_to, stays_on_host
-from devfix.text.names import Binding, Names
-from devfix.text.source import walk
+from devfix.text.names import Binding, first_binding
+from devfix.text.placing import reads
+from devfix.text.source import Source, walk
 
 _MOVES = ("to", "cuda")
 _DICT_METHODS = frozenset({"items", "keys", "values", "get", "pop", "update"})
@@ -64,12 +65,19 @@ class Mover:
     """Writes the moves of one scope; `suffix` is what follows the device, such as `, non_blocking=True`."""
 
     analysis: Analysis
-    names: Names
+    scope: ast.AST
     suffix: str = ""
+
+    @property
+    def source(self) -> Source:
+        return self.analysis.file.source
+
+    def reads(self, name: str) -> list[ast.Name]:
+        return reads(self.source, self.scope, name)
 
     def plan(self, inputs: list[Input]) -> Plan:
         """The edits for inputs that are bound together, where they take effect, and whether they are surely right."""
-        source, first = self.names.source, inputs[0]
+        source, first = self.source, inputs[0]
         nowhere = (), source.span(first.node), False
         if not all(one.device for one in inputs) or any(map(self.is_taken_apart, inputs)):
             return nowhere
@@ -81,11 +89,8 @@ class Mover:
             edits, span, sure = self.plan(rest)
             return ((*edits, *map(self._inline, apart)), span, sure) if edits else nowhere
         binding = first.binding
-        if (
-            binding is not None
-            and binding.statement is not None
-            and not isinstance(first.node, ast.Subscript)
-        ):
+        statement = binding.statement if binding is not None else None
+        if binding is not None and statement is not None and not isinstance(first.node, ast.Subscript):
             if binding.form in ("loop", "unpack") and not apart and not self._is_inline(inputs, binding):
                 edits, sure = self._statement(inputs, binding)
                 if edits:
@@ -95,7 +100,7 @@ class Mover:
                 and binding.value is not None
                 and not (first.is_part or self._is_spread(first))
             ):
-                start = source.span(binding.statement).start
+                start = source.span(statement).start
                 if not self._is_inline(inputs, binding) and self._bound_before(first.device, start):
                     span = source.span(binding.value)
                     return (AppendCall(span, self._to(first.device)),), span, True
@@ -112,23 +117,23 @@ class Mover:
 
     def _is_beside_a_list(self, one: Input) -> bool:
         """Is another part of the batch a list, of which each is moved? Then this may be one, of tensors or of dicts."""
-        parents, binding = self.names.source.parents, one.binding
+        parents, binding = self.source.parents, one.binding
         bound = parents.get(binding.target) if binding is not None else None
         if not isinstance(bound, ast.Tuple) or one.mismatch.stray.kind != BATCH:
             return False
-        others = (read for part in bound.elts for read in self.names.reads.get(getattr(part, "id", ""), ()))
+        others = (read for part in bound.elts for read in self.reads(getattr(part, "id", "")))
         loops = (up for read in others if isinstance(up := parents.get(read), ast.comprehension))
-        return any(f".{move}(" in self.names.source.code(parents[one]) for one in loops for move in _MOVES)
+        return any(f".{move}(" in self.source.code(parents[one]) for one in loops for move in _MOVES)
 
     def _inline(self, one: Input) -> Edit:
-        return AppendCall(self.names.source.span(one.node), self._to(one.device))
+        return AppendCall(self.source.span(one.node), self._to(one.device))
 
     def _to(self, device: str) -> str:
         return f".to({device}{self.suffix})"
 
     def _is_spread(self, one: Input) -> bool:
         """`model(**batch)`: nothing can be appended to the argument."""
-        up = self.names.source.parents.get(one.node)
+        up = self.source.parents.get(one.node)
         return isinstance(up, ast.keyword) and up.arg is None and not has_to(one.made)
 
     def _is_inline(self, inputs: list[Input], binding: Binding) -> bool:
@@ -136,21 +141,21 @@ class Mover:
         if len(inputs) > 1:
             return False
         item = isinstance(binding.value, ast.Subscript)
-        once = binding.form != "loop" and not item and len(self.names.reads.get(binding.name, ())) == 1
+        once = binding.form != "loop" and not item and len(self.reads(binding.name)) == 1
         return once or self._stays(inputs[0]) or self._is_shared(binding) or self._is_asked(binding)
 
     def _is_asked(self, binding: Binding) -> bool:
         """Is the name moved somewhere in the scope as well?"""
-        ups = map(self.names.source.parents.get, self.names.reads.get(binding.name, ()))
+        ups = map(self.source.parents.get, self.reads(binding.name))
         return any(isinstance(up, ast.Attribute) and up.attr in (*_MOVES, "cpu") for up in ups)
 
     def _goes_on(self, one: Input) -> bool:
         """Is it handed on below as it is, where only another branch moves it? Then this is half of what it takes."""
         if not isinstance(one.node, ast.Name) or one.binding is None or one.binding.form != "loop":
             return False
-        source, statement = self.names.source, self.names.source.statement(one.node)
+        source, statement = self.source, self.source.statement(one.node)
         below = source.block(statement)[source.index(statement) + 1 :]
-        reads = self.names.reads.get(one.node.id, ())
+        reads = self.reads(one.node.id)
         handed = [
             read
             for read in reads
@@ -164,8 +169,8 @@ class Mover:
             return False
         if any(stays_on_host(node, self.analysis) for node in one.mismatch.stray.moved_at()):
             return True
-        parents = self.names.source.parents
-        for read in self.names.reads.get(one.node.id, ()):
+        parents = self.source.parents
+        for read in self.reads(one.node.id):
             call = parents.get(read)
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
                 if call.func.attr == "append" and self._keeps_copies:
@@ -179,17 +184,17 @@ class Mover:
             isinstance(call.func, ast.Attribute)
             and call.func.attr in ("append", "extend")
             and any(isinstance(one, ast.Attribute) and one.attr == "cpu" for one in walk(call.args[0]))
-            for call in self.names.source.of_kind(ast.Call, self.names.scope)
+            for call in self.source.of_kind(ast.Call, self.scope)
             if call.args
         )
 
     def _is_shared(self, binding: Binding) -> bool:
         """`x = torch.from_numpy(buffer)`, and `buffer[:] = frame` below: a copy made here would not see that."""
-        source, value = self.names.source, binding.value
+        source, value = self.source, binding.value
         if value is None:
             return False
         of, end = {one.id for one in walk(value) if isinstance(one, ast.Name)}, source.span(value).end
-        for node in source.walk(self.names.scope):
+        for node in source.walk(self.scope):
             written: ast.expr | None = None
             if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
                 written = node
@@ -209,11 +214,11 @@ class Mover:
     def _bound_before(self, device: str, offset: int) -> bool:
         """Can the device expression be written at an offset?"""
         names = (one.id for one in walk(ast.parse(device, mode="eval")) if isinstance(one, ast.Name))
-        return all((self.names.first_binding(one) or 0) <= offset for one in names)
+        return all((first_binding(self.source, self.scope, one) or 0) <= offset for one in names)
 
     def _statement(self, inputs: list[Input], binding: Binding) -> tuple[tuple[Edit, ...], bool]:
         """One statement after the binding that moves all of them, and if it is sure to be right."""
-        source, statement = self.names.source, binding.statement
+        source, statement = self.source, binding.statement
         assert statement is not None
         if not self._bound_before(inputs[0].device, source.span(statement).start):
             return (), False
@@ -236,12 +241,12 @@ class Mover:
 
     def _moved(self, name: str, one: Input) -> tuple[str, bool]:
         """`x.to(device)`, or its like for a batch that is a dict or a list, and whether it is sure to be one."""
-        to, parents = self._to(one.device), self.names.source.parents
+        to, parents = self._to(one.device), self.source.parents
         if (one.is_part or self._is_spread(one)) and one.mismatch.stray.kind != BATCH:
             return "", False
         if not one.is_whole and not one.is_part:
             return f"{name}{to}", True
-        ups = [parents.get(read) for read in self.names.reads.get(name, ())]
+        ups = [parents.get(read) for read in self.reads(name)]
         attributes = {up.attr for up in ups if isinstance(up, ast.Attribute)}
         keys = {
             type(up.slice.value)

@@ -263,7 +263,7 @@ def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     """Is every name of an expression bound on the way to `at`, as far as the text shows?"""
     scope = _scope(source, at)
     given = _given(source, scope)
-    for name in {part.id for part in walk(expression) if isinstance(part, ast.Name)} - given:
+    for name in {part.id for part in walk(expression) if isinstance(part, ast.Name)} - given.keys():
         bound = _binding(source, scope, name)
         if not _settled_by(source, bound, at) if bound else called_before(source, name, at):
             return False
@@ -278,34 +278,44 @@ def _binding(source: Source, scope: ast.AST, name: str) -> frozenset[ast.stmt]:
     inner = (ast.comprehension, ast.stmt)
     return frozenset(
         source.statement(one)
-        for one in _stores(source, scope).get(name, ())
+        for one in stores(source, scope, name)
         if not isinstance(source.enclosing(one, *inner), ast.comprehension)
     )
 
 
 @remembered
-def _given(source: Source, scope: ast.AST) -> frozenset[str]:
-    """The parameters of a function, if it is one, and of the lambdas in their defaults."""
+def _given(source: Source, scope: ast.AST) -> dict[str, ast.arg]:
+    """The parameters of a function, if it is one, and of the lambdas in their defaults, by their names."""
     if not isinstance(scope, FUNCTIONS):
-        return frozenset()
-    return frozenset(one.arg for one in walk(scope.args) if isinstance(one, ast.arg))
+        return {}
+    return {one.arg: one for one in walk(scope.args) if isinstance(one, ast.arg)}
+
+
+def parameter(source: Source, function: ast.AST, name: str) -> ast.arg | None:
+    """The parameter of that name, if a function has it."""
+    return _given(source, function).get(name)
 
 
 def is_local(source: Source, function: ast.AST, name: str) -> bool:
     """Is a name a parameter of a function, or bound in it?"""
-    return name in _given(source, function) or name in _stores(source, function)
+    return name in _given(source, function) or bool(stores(source, function, name))
 
 
 def stores(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
     """Where a name is bound in a function or module body, in the order of the text."""
-    return list(_stores(source, scope).get(name, ()))
+    return [one for one in _names(source, scope).get(name, ()) if not isinstance(one.ctx, ast.Load)]
+
+
+def reads(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
+    """Where a name is read in a function or module body, in the order of the text."""
+    return [one for one in _names(source, scope).get(name, ()) if isinstance(one.ctx, ast.Load)]
 
 
 @remembered
-def _stores(source: Source, scope: ast.AST) -> dict[str, list[ast.Name]]:
+def _names(source: Source, scope: ast.AST) -> dict[str, list[ast.Name]]:
     found: dict[str, list[ast.Name]] = {}
     for node in _own_nodes(scope):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name):
             found.setdefault(node.id, []).append(node)
     for nodes in found.values():
         nodes.sort(key=lambda node: (node.lineno, node.col_offset))
