@@ -64,7 +64,7 @@ from devfix.engine.values import (
     Link,
 )
 from devfix.models.loader import Row, models
-from devfix.text.placing import stores
+from devfix.text.names import stores
 
 # What may be assumed of a tensor that is made on the CPU without need.
 _FOR_FACTORIES = frozenset({RESULT, LABELS, LOSS, LIBRARY_CALL})

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from devfix.findings import AppendCall, Finding, SetArgument, told
 from devfix.flow import Flow
 from devfix.models import torch_api
-from devfix.text.placing import stores
+from devfix.text.names import stores
 from devfix.text.source import Source
 
 _DEVICE, _TYPE = "torch.set_default_device", "torch.set_default_tensor_type"

@@ -14,7 +14,8 @@ from devfix.engine.values import BATCH, DROP, ELEMENT, TENSOR, UNKNOWN
 from devfix.findings import AssignResult, Finding, told
 from devfix.models.loader import tensor_attributes
 from devfix.repair.candidates import stays_on_host
-from devfix.text.placing import dotted, is_local
+from devfix.text.names import is_local
+from devfix.text.placing import dotted
 from devfix.text.source import Source
 
 _MARK = "# %% [cell "  # of a notebook's text

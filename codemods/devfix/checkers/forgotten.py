@@ -15,7 +15,8 @@ from devfix.engine.analysis import Analysis
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.models import frameworks
-from devfix.text.placing import around, dotted, guards_of, stores
+from devfix.text.names import stores
+from devfix.text.placing import around, dotted, guards_of
 from devfix.text.source import Source, walk
 
 CODEMOD = "move-inputs"

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from devfix.checkers.signs import quoted, root_name
 from devfix.engine.analysis import Analysis
 from devfix.findings import AppendCall, Edit, Finding, Related, ReplaceExpression, told
-from devfix.text.names import path_of
-from devfix.text.placing import bound_before, stores
+from devfix.text.names import path_of, stores
+from devfix.text.placing import bound_before
 from devfix.text.source import COMPREHENSIONS, Source
 
 CODEMOD = "move-inputs"

@@ -20,8 +20,8 @@ from devfix.models import frameworks
 from devfix.models.loader import models
 from devfix.repair.candidates import at_its_making, made_at, written
 from devfix.repair.inputs import Input, Mover, base_of
-from devfix.text.names import binding_of
-from devfix.text.placing import dotted, parameter, stores
+from devfix.text.names import binding_of, parameter, stores
+from devfix.text.placing import dotted
 from devfix.text.source import FUNCTIONS, Source
 
 CODEMOD = "move-inputs"

@@ -15,7 +15,7 @@ from devfix.engine.values import MODULE
 from devfix.findings import Edit, Finding, InsertStatement, MoveStatement, Related, told
 from devfix.repair.earlier import earlier
 from devfix.repair.ways import jumps, looked_at
-from devfix.text.names import path_of
+from devfix.text.names import path_of, stores
 from devfix.text.placing import (
     about_devices,
     around,
@@ -25,7 +25,6 @@ from devfix.text.placing import (
     settled,
     settled_binding,
     steady,
-    stores,
 )
 from devfix.text.source import FUNCTIONS, Source, walk
 

@@ -19,8 +19,8 @@ from devfix.models import frameworks
 from devfix.repair.candidates import exact_at
 from devfix.repair.expressible import devices_at, expressible
 from devfix.text.bindings import bound, function_around
-from devfix.text.names import path_of
-from devfix.text.placing import around, bound_before, is_local, stores
+from devfix.text.names import is_local, path_of, stores
+from devfix.text.placing import around, bound_before
 from devfix.text.source import FunctionNode, Source
 
 _OPTIONS = re.compile(

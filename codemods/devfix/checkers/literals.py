@@ -36,8 +36,7 @@ from devfix.flow import Flow
 from devfix.models.torch_api import ACCELERATOR_SINCE, DEFAULT_DEVICE_CALLS
 from devfix.repair.literals import as_buffer, at_its_place, declared, imported, moved, named_constants
 from devfix.text.bindings import bound
-from devfix.text.names import path_of
-from devfix.text.placing import stores
+from devfix.text.names import path_of, stores
 
 # Without one of these there is nothing to find.
 _SOMETHING = re.compile(

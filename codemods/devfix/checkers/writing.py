@@ -10,7 +10,8 @@ from devfix.engine.files import Function
 from devfix.engine.forms import ANY, NO_FORMS, Forms, is_object, may_be_text, of_text
 from devfix.engine.values import TEXT, Value
 from devfix.findings import Edit, EnsureImport
-from devfix.text.placing import dotted, stores
+from devfix.text.names import stores
+from devfix.text.placing import dotted
 from devfix.text.source import Source
 
 

@@ -9,7 +9,7 @@ from devfix.engine.places import OF
 from devfix.engine.values import MODULE
 from devfix.models.loader import models, tensor_attributes
 from devfix.repair.expressible import expressible
-from devfix.text.placing import stores
+from devfix.text.names import stores
 from devfix.text.source import FUNCTIONS, Source
 
 _MOVES = frozenset({"to", "cuda", "cpu", "type_as"})

@@ -34,7 +34,8 @@ from devfix.repair.arguments import argument_of, device_of_argument, method_of, 
 from devfix.repair.expressible import expressible
 from devfix.repair.rebinding import is_read_twice, rebound
 from devfix.repair.written import is_written
-from devfix.text.placing import bound_before, dotted, stores
+from devfix.text.names import stores
+from devfix.text.placing import bound_before, dotted
 from devfix.text.source import FUNCTIONS, Source
 
 _MOST_TOGETHER = 6  # tensors that one fix makes elsewhere

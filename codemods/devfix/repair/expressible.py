@@ -12,9 +12,11 @@ from devfix.engine.places import CHOICE, Place, alternatives
 from devfix.models.loader import tensor_attributes
 from devfix.repair.written import bound_around, is_unfilled
 from devfix.text.bindings import set_to_none
-from devfix.text.placing import around, bound_before, guards_of, is_local, stores
+from devfix.text.names import is_local, parameter, stores
+from devfix.text.placing import around, bound_before, guards_of
 from devfix.text.source import FUNCTIONS, Source, remembered, walk
 
+_ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 _FORMS = ("device", "known", "attribute", "tensor", "name", "global", "layer", "guess", "own", "module")
 
 
@@ -139,10 +141,11 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
         return False
     if not bound_before(source, expression, statement):
         return False
-    root = term.text.partition(".")[0]
-    if root in _bound_by(statement) and not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+    root, scope = term.text.partition(".")[0], source.scope(statement)
+    stored = stores(source, scope, root)
+    if isinstance(statement, _ASSIGNS) and any(source.statement(one) is statement for one in stored):
         # `x = f(x, zeros(3))`: before it, x is what it was.
-        return not _first_binding(source, root, statement)
+        return parameter(source, scope, root) is not None or stored[0].lineno < statement.lineno
     if "." not in term.text or not isinstance(function, FUNCTIONS):
         return True
     return _attribute_stored(source, term.text, statement, function)
@@ -188,43 +191,6 @@ def _is_handed_back(source: Source, name: str, function: ast.AST) -> bool:
         ):
             return False
     return len(makers) == 1 and makers == readers and "" not in makers
-
-
-def _bound_by(statement: ast.stmt) -> set[str]:
-    found: set[str] = set()
-    targets: list[ast.expr] = []
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
-        targets = [statement.target]
-    for target in targets:
-        names = (one for one in ast.walk(target) if isinstance(one, ast.Name))
-        found |= {
-            one.id for one in names if isinstance(one.ctx, ast.Store)
-        }  # `self.x = ...` does not bind `self`
-    return found
-
-
-def _first_binding(source: Source, name: str, statement: ast.stmt) -> bool:
-    """Is a name bound for the first time by a statement, in its function?"""
-    function = source.enclosing(statement, *FUNCTIONS)
-    if isinstance(function, FUNCTIONS):
-        arguments = function.args
-        if any(one.arg == name for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)):
-            return False
-    root = function if function is not None else source.tree
-    line = _first_stores(source, root).get(name)
-    return line is None or line >= statement.lineno
-
-
-@remembered
-def _first_stores(source: Source, root: ast.AST) -> dict[str, int]:
-    """The first line on which each name is bound below a node."""
-    found: dict[str, int] = {}
-    for one in source.of_kind(ast.Name, root):
-        if isinstance(one.ctx, ast.Store):
-            found[one.id] = min(one.lineno, found.get(one.id, one.lineno))
-    return found
 
 
 def _attribute_stored(source: Source, text: str, statement: ast.stmt, function: ast.AST) -> bool:

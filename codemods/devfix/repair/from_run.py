@@ -36,7 +36,7 @@ from devfix.repair.written import (
 )
 from devfix.reports.observed import Operand, Seen
 from devfix.rewrite import CannotRewrite, text_edits
-from devfix.text.placing import stores
+from devfix.text.names import stores
 
 
 @dataclass(frozen=True)

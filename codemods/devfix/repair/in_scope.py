@@ -11,7 +11,8 @@ from devfix.engine.files import Function
 from devfix.engine.places import VAR, of_process
 from devfix.engine.values import LOCAL
 from devfix.repair.expressible import devices_at, of_function
-from devfix.text.placing import bound_before, guards_of, is_local, stores
+from devfix.text.names import is_local, stores
+from devfix.text.placing import bound_before, guards_of
 from devfix.text.source import Source
 
 

@@ -11,8 +11,7 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.values import BATCH, EACH, ELEMENT, PART, PASS, WHOLE, Link
 from devfix.findings import AppendCall, Edit, EnsureImport, InsertStatement, Span
 from devfix.repair.candidates import has_to, stays_on_host
-from devfix.text.names import Binding, first_binding
-from devfix.text.placing import reads
+from devfix.text.names import Binding, first_binding, reads
 from devfix.text.source import Source, walk
 
 _MOVES = ("to", "cuda")

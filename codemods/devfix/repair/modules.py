@@ -12,7 +12,8 @@ from devfix.engine.values import JOIN, PASS, RETURN
 from devfix.findings import AppendCall, Edit, InsertStatement
 from devfix.models.loader import models
 from devfix.repair.expressible import expressible
-from devfix.text.placing import around, bound_before, siblings, stores
+from devfix.text.names import stores
+from devfix.text.placing import around, bound_before, siblings
 from devfix.text.source import FUNCTIONS, Source, remembered
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.findings import Edit, InsertStatement
-from devfix.text.placing import is_local, stores
+from devfix.text.names import is_local, stores
 from devfix.text.source import COMPREHENSIONS, FUNCTIONS, Source
 
 _INNER = (ast.Lambda, *COMPREHENSIONS)  # with names of their own

@@ -1,12 +1,14 @@
-"""Names and dotted paths, and which binding of a name is read."""
+"""Names and dotted paths: where a function or module body binds and reads a name, and which binding is read."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from devfix.text.placing import parameter, stores
-from devfix.text.source import COMPREHENSIONS, Source, walk
+from devfix.text.source import COMPREHENSIONS, FUNCTIONS, Source, children, remembered, walk
+
+_NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 
 
 def path_of(node: ast.AST) -> str:
@@ -41,6 +43,55 @@ def of_self(node: ast.AST) -> str:
     """`name` of `self.name`; an empty string of anything else."""
     own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     return node.attr if own and isinstance(node, ast.Attribute) else ""
+
+
+@remembered
+def given(source: Source, scope: ast.AST) -> Mapping[str, ast.arg]:
+    """The parameters of a function, if it is one, and of the lambdas in their defaults, by their names."""
+    if not isinstance(scope, FUNCTIONS):
+        return {}
+    return {one.arg: one for one in walk(scope.args) if isinstance(one, ast.arg)}
+
+
+def parameter(source: Source, function: ast.AST, name: str) -> ast.arg | None:
+    """The parameter of that name, if a function has it."""
+    return given(source, function).get(name)
+
+
+def is_local(source: Source, function: ast.AST, name: str) -> bool:
+    """Is a name a parameter of a function, or bound in it?"""
+    return name in given(source, function) or bool(stores(source, function, name))
+
+
+def stores(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
+    """Where a name is bound in a function or module body, in the order of the text."""
+    return [one for one in _names(source, scope).get(name, ()) if not isinstance(one.ctx, ast.Load)]
+
+
+def reads(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
+    """Where a name is read in a function or module body, in the order of the text."""
+    return [one for one in _names(source, scope).get(name, ()) if isinstance(one.ctx, ast.Load)]
+
+
+@remembered
+def _names(source: Source, scope: ast.AST) -> dict[str, list[ast.Name]]:
+    found: dict[str, list[ast.Name]] = {}
+    for node in own_nodes(scope):
+        if isinstance(node, ast.Name):
+            found.setdefault(node.id, []).append(node)
+    for nodes in found.values():
+        nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+    return found
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function or module body, nested functions and classes excluded."""
+    todo: list[ast.AST] = list(children(scope))
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, _NESTED):
+            todo.extend(children(node))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 
 from devfix.text.loaded import called_before
-from devfix.text.source import FUNCTIONS, Source, children, remembered, walk
+from devfix.text.names import given, is_local, own_nodes, stores
+from devfix.text.source import FUNCTIONS, Source, remembered, walk
 
 _SCOPES = (*FUNCTIONS, ast.ClassDef, ast.Lambda, ast.Module)
 _LEAVES = (ast.Return, ast.Raise)
@@ -237,7 +238,7 @@ def rebound(source: Source, expressions: list[ast.AST], start: ast.AST, end: ast
     """Is a name that occurs in `expressions` bound anew on the way from `start` to `end`?"""
     paths = {path for one in expressions for path in _paths(one)}
     first, last = source.span(source.statement(start)), source.span(source.statement(end))
-    known = _rebound(source, _scope(source, start))
+    known = _rebound(source, source.scope(start))
     for path in paths | {one[:at] for one in paths for at, letter in enumerate(one) if letter == "."}:
         starts, nodes = known.get(path, ((), ()))
         between = nodes[bisect_left(starts, first.end) : bisect_left(starts, last.start)]
@@ -250,7 +251,7 @@ def rebound(source: Source, expressions: list[ast.AST], start: ast.AST, end: ast
 def _rebound(source: Source, scope: ast.AST) -> dict[str, tuple[list[int], list[ast.AST]]]:
     """Path -> where it, or an item of it, is stored in a function or module body: the offsets, and the nodes."""
     found: dict[str, list[tuple[int, ast.AST]]] = {}
-    for node in _own_nodes(scope):
+    for node in own_nodes(scope):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             path = dotted(node.value if isinstance(node, ast.Subscript) else node)
             found.setdefault(path, []).append((source.span(node).start, node))
@@ -261,9 +262,9 @@ def _rebound(source: Source, scope: ast.AST) -> dict[str, tuple[list[int], list[
 
 def bound_before(source: Source, expression: ast.AST, at: ast.stmt) -> bool:
     """Is every name of an expression bound on the way to `at`, as far as the text shows?"""
-    scope = _scope(source, at)
-    given = _given(source, scope)
-    for name in {part.id for part in walk(expression) if isinstance(part, ast.Name)} - given.keys():
+    scope = source.scope(at)
+    parameters = given(source, scope)
+    for name in {part.id for part in walk(expression) if isinstance(part, ast.Name)} - parameters.keys():
         bound = _binding(source, scope, name)
         if not _settled_by(source, bound, at) if bound else called_before(source, name, at):
             return False
@@ -281,45 +282,6 @@ def _binding(source: Source, scope: ast.AST, name: str) -> frozenset[ast.stmt]:
         for one in stores(source, scope, name)
         if not isinstance(source.enclosing(one, *inner), ast.comprehension)
     )
-
-
-@remembered
-def _given(source: Source, scope: ast.AST) -> dict[str, ast.arg]:
-    """The parameters of a function, if it is one, and of the lambdas in their defaults, by their names."""
-    if not isinstance(scope, FUNCTIONS):
-        return {}
-    return {one.arg: one for one in walk(scope.args) if isinstance(one, ast.arg)}
-
-
-def parameter(source: Source, function: ast.AST, name: str) -> ast.arg | None:
-    """The parameter of that name, if a function has it."""
-    return _given(source, function).get(name)
-
-
-def is_local(source: Source, function: ast.AST, name: str) -> bool:
-    """Is a name a parameter of a function, or bound in it?"""
-    return name in _given(source, function) or bool(stores(source, function, name))
-
-
-def stores(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
-    """Where a name is bound in a function or module body, in the order of the text."""
-    return [one for one in _names(source, scope).get(name, ()) if not isinstance(one.ctx, ast.Load)]
-
-
-def reads(source: Source, scope: ast.AST, name: str) -> list[ast.Name]:
-    """Where a name is read in a function or module body, in the order of the text."""
-    return [one for one in _names(source, scope).get(name, ()) if isinstance(one.ctx, ast.Load)]
-
-
-@remembered
-def _names(source: Source, scope: ast.AST) -> dict[str, list[ast.Name]]:
-    found: dict[str, list[ast.Name]] = {}
-    for node in _own_nodes(scope):
-        if isinstance(node, ast.Name):
-            found.setdefault(node.id, []).append(node)
-    for nodes in found.values():
-        nodes.sort(key=lambda node: (node.lineno, node.col_offset))
-    return found
 
 
 def settled_binding(source: Source, nodes: Collection[ast.AST], at: ast.stmt) -> bool:
@@ -372,21 +334,6 @@ def _paths(expression: ast.AST) -> Iterator[str]:
         path = dotted(part)
         if path:
             yield path
-
-
-def _scope(source: Source, node: ast.AST) -> ast.AST:
-    found = source.enclosing(node, *FUNCTIONS, ast.Module)
-    return found if found is not None else source.tree
-
-
-def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function or module body, nested functions and classes excluded."""
-    todo: list[ast.AST] = list(children(scope))
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, _SCOPES):
-            todo.extend(children(node))
 
 
 def bound_to(target: ast.expr, value: ast.expr) -> dict[str, ast.expr]:
