@@ -34,6 +34,10 @@ def test_a_layer_that_is_used_and_not_listed(tmp_path: Path) -> None:
 FOUND = {
     "a method of it": (recipe(), script("x = self.hparams.lin.forward(x)")),
     "under another name": (recipe(), script("lin = self.hparams.lin; x = lin(x)")),
+    "in a list that a loop goes over": (
+        recipe(),
+        script("for lin in [self.hparams.lin, self.modules.enc]:\n            x = lin(x)"),
+    ),
     "in a method that is called": (
         recipe(),
         script("x = self.deeper(x)\n\n    def deeper(self, x):\n        " + USE),

@@ -8,21 +8,16 @@ from devfix.recipes.script import Script
 from devfix.text.source import children, walk
 
 _MOVES = ("to", "cuda", "to_empty")
+# What gives back what it is called on, or its items; and what is given something, and gives that.
+_SAME = frozenset({"to", "cuda", "eval", "train", "values", "items", "requires_grad_", "half"})
+_GIVE_BACK = frozenset({"enumerate", "zip", "list", "tuple", "reversed"})
+# What only looks at what it is given.
 _LOOKS = frozenset(
     {
-        "print",
-        "len",
-        "isinstance",
-        "hasattr",
-        "type",
-        "str",
-        "repr",
-        "id",
-        "callable",
-        "getattr",
-        "issubclass",
+        "print", "len", "isinstance", "hasattr", "type", "str", "repr", "id", "callable", "getattr", "issubclass",
+        "get", "format", "join",
     }
-)
+)  # fmt: skip
 EVERYTHING = "*"
 
 
@@ -99,33 +94,7 @@ class Moves:
             known = self.aliases.get(f".{node.attr}", set())
             return known or {f"{name.rstrip('.')}." for name in self.meant(node.value)}
         if isinstance(node, ast.Call):
-            function = node.func
-            if isinstance(function, ast.Attribute):
-                if function.attr in ("values", "items") and self.script.is_hparams(function.value):
-                    return {EVERYTHING}
-                if function.attr in (
-                    "to",
-                    "cuda",
-                    "eval",
-                    "train",
-                    "values",
-                    "items",
-                    "requires_grad_",
-                    "half",
-                ):
-                    return self.meant(function.value)
-                return set()
-            if isinstance(function, ast.Name) and function.id == "vars" and node.args:
-                return {EVERYTHING} if self.script.is_hparams(node.args[0]) else set()
-            if isinstance(function, ast.Name) and function.id in (
-                "enumerate",
-                "zip",
-                "list",
-                "tuple",
-                "reversed",
-            ):
-                return set().union(*(self.meant(argument) for argument in node.args))
-            return set()
+            return self._given_by(node)
         if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.Starred)):
             parts = [child for child in children(node) if isinstance(child, ast.expr)]
             return set().union(*(self.meant(child) for child in parts))
@@ -138,6 +107,17 @@ class Moves:
         if isinstance(node, (ast.Subscript, ast.Await, ast.NamedExpr)):
             return self.meant(node.value)
         return set()
+
+    def _given_by(self, node: ast.Call) -> set[str]:
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            if function.attr in ("values", "items") and self.script.is_hparams(function.value):
+                return {EVERYTHING}
+            return self.meant(function.value) if function.attr in _SAME else set()
+        name = getattr(function, "id", "")
+        if name == "vars" and node.args and self.script.is_hparams(node.args[0]):
+            return {EVERYTHING}
+        return set().union(*map(self.meant, node.args)) if name in _GIVE_BACK else set()
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
@@ -153,16 +133,13 @@ class Moves:
             elif function.attr == "apply" and meant:
                 self.moved |= meant
         called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if called in _LOOKS or called in ("get", "append", "format", "join") or self.script.key_of(node):
-            if called != "append":
-                return
+        if called in _LOOKS or (called != "append" and self.script.key_of(node)):
+            return
         if node in self.computing:
             return  # handed on where it computes: that is a use, and not yet a move
         for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-            if not self.script.is_hparams(argument):
-                self.moved |= self.meant(argument) - {
-                    EVERYTHING
-                }  # a part ends with a dot: nobody asks for it
+            if not self.script.is_hparams(argument):  # a part ends with a dot: nobody asks for it
+                self.moved |= self.meant(argument) - {EVERYTHING}
 
     def _to_option(self, node: ast.Call) -> bool:
         """`.to(run_opts["device"])`, of options that the command line gave and nobody completes."""

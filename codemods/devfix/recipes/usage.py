@@ -187,7 +187,6 @@ class _Uses:
     def __init__(self, found: Usage, method: Function, computes: bool) -> None:
         self.found, self.method, self.computes = found, method, computes
         self.script = found.script
-        self.aliases: dict[str, tuple[str, ast.expr, str]] = {}
         self.idle = 0  # conditions around that do not hold for the values in the recipe
         self.no_grad = any(turns_gradients_off(item) for item in method.node.decorator_list)
 
@@ -213,10 +212,6 @@ class _Uses:
             return
         if isinstance(node, (ast.With, ast.AsyncWith)):
             no_grad = no_grad or any(turns_gradients_off(item.context_expr) for item in node.items)
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            self._alias(node.targets[0].id, node.value)
-        if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
-            self._alias(node.target.id, node.iter)
         inner = sure and not isinstance(node, (ast.Try, ast.While, ast.For, ast.AsyncFor))
         for child in children(node):
             if isinstance(child, ast.stmt):
@@ -234,16 +229,6 @@ class _Uses:
                 self.idle += written is (not branch)
                 yield branch, known
                 self.idle -= written is (not branch)
-
-    def _alias(self, name: str, value: ast.expr) -> None:
-        inner = _container(value)
-        key = self.script.key_of(inner)
-        if key:
-            self.aliases[name] = key, inner, self._path(key, value)
-        elif isinstance(inner, ast.Name) and inner.id in self.aliases:
-            self.aliases[name] = self.aliases[inner.id]
-        else:
-            self.aliases.pop(name, None)
 
     def expressions(self, node: ast.AST, sure: bool, no_grad: bool) -> None:
         if isinstance(node, ast.IfExp):
@@ -274,44 +259,23 @@ class _Uses:
     def _call(self, node: ast.Call, sure: bool, no_grad: bool) -> None:
         if not self.computes or _on_host(node):
             return
-        function: ast.expr = node.func
-        for _ in range(2):  # x(...) and x.method(...)
-            outer, function = function, _container(function)
-            key, where = self.script.key_of(function), function
-            path = self._path(key, outer)
-            if isinstance(function, ast.Name) and function.id in self.aliases:
-                key, where, path = self.aliases[function.id]
-            if key:
-                self.found.uses.append(replace(self._use(key, where, sure, no_grad), path=path))
-                return
-            if not isinstance(function, ast.Attribute) or function.attr in NEUTRAL:
+        function = node.func
+        if isinstance(function, ast.Attribute) and not self.script.key_of(function):  # `x.method(...)`
+            if function.attr in NEUTRAL:
                 return
             function = function.value
-
-    def _path(self, key: str, node: ast.expr) -> str:
-        """`models[generator]`, of `self.hparams.models["generator"]`; the key alone where that is not in view."""
-        found = ""
-        while isinstance(node, ast.Subscript) and not self.script.key_of(node):
-            if not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
-                return key
-            found, node = f"[{node.slice.value}]{found}", node.value
-        return f"{key}{found}" if f"{key}{found}" in self.found.recipe.nodes else key
+        for name in sorted(self.script.moves.meant(function) - {EVERYTHING}):
+            name = name.rstrip(".")
+            key = name.partition("[")[0]
+            inside = (
+                inner for inner in (*walk(function), *self.method.nodes) if self.script.key_of(inner) == key
+            )
+            where = next((inner for inner in inside if isinstance(inner, ast.expr)), function)
+            path = name if name in self.found.recipe.nodes else key
+            self.found.uses.append(replace(self._use(key, where, sure, no_grad), path=path))
 
     def _use(self, name: str, node: ast.expr, sure: bool, no_grad: bool) -> Use:
         return Use(name, node, self.method, sure, no_grad or self.no_grad, self.idle > 0)
-
-
-def _container(node: ast.expr) -> ast.expr:
-    """What an element is taken from; `hparams["x"]` is no such thing."""
-    while isinstance(node, ast.Subscript) and not (
-        isinstance(node.slice, ast.Constant)
-        and isinstance(node.value, ast.Attribute)
-        and node.value.attr in ("hparams", "modules")
-    ):
-        if isinstance(node.value, ast.Name):
-            break
-        node = node.value
-    return node
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
