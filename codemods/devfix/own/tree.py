@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from devfix.documents.yaml import Node, YamlError, compose
 
-_TABLE = re.compile(r"\s*\[\[?\s*([\w.\"'-]+)\s*\]\]?")
 _PLAIN: Mapping[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _NUMBER = re.compile(r"[-+]?\d+\Z")
 
@@ -98,57 +97,46 @@ def of_toml(text: str) -> Tree:
 
 
 class _Lines:
-    """Where names stand in a text, found in the order in which the parser gives them."""
+    """Where names and texts stand, looked for in the order in which the parser gives them, each behind the last."""
 
     def __init__(self, text: str) -> None:
         self._lines = [_without_comment(line) for line in text.split("\n")]
+        self._at = 1
 
-    def tree(self, value: object, first: int = 1, last: int = 0) -> Tree:
-        """A value that stands on the lines `first` to `last`."""
-        last = last or len(self._lines)
+    def tree(self, value: object) -> Tree:
+        line = self._at
         if isinstance(value, Mapping):
-            at = {name: self._name(name, first, last) for name in value}
-            found = {}
+            lines, found = dict[str, int](), dict[str, Tree]()
             for name, item in value.items():
-                above = self._tables(name, first, last)
-                if above and isinstance(item, Sequence) and not isinstance(item, str):
-                    found[name] = self._several(item, above, last)
-                else:
-                    later = [line for line in at.values() if line > at[name]]
-                    found[name] = self.tree(item, at[name], max(at[name], min(later, default=last + 1) - 1))
-            return Tree(found, first, tuple(at.items()))
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            items = []
-            at_line = first
-            for item in value:
-                at_line = self._text(item, at_line, last)
-                items.append(self.tree(item, at_line, last))
-            return Tree(tuple(items), first)
-        return Tree(value, first)
+                lines[name] = self._go_to(rf"(?:^|[{{,\s\[.])[\"']?{re.escape(name)}[\"']?\s*(?:=|\.|\])")
+                below = isinstance(item, list) and self._lines[self._at - 1].lstrip().startswith("[[")
+                found[name] = self._tables(name, item) if below else self.tree(item)
+            return Tree(found, line, tuple(lines.items()))
+        if isinstance(value, list):
+            return Tree(tuple(map(self._item, value)), line)
+        return Tree(value, line)
 
-    def _several(self, items: Sequence[object], above: list[int], last: int) -> Tree:
-        ends = [*(line - 1 for line in above[1:]), last]
-        pairs = zip(items, above, ends, strict=False)
-        return Tree(tuple(self.tree(item, start, end) for item, start, end in pairs), above[0])
+    def _tables(self, name: str, items: Sequence[object]) -> Tree:
+        """What stands below each `[[name]]`, the first of which has been found."""
+        line, found = self._at, []
+        for item in items:
+            self._go_to(rf"^\s*\[\[\s*[\"']?{re.escape(name)}[\"']?\s*\]\]")
+            found.append(self.tree(item))
+            self._at = min(self._at + 1, len(self._lines))
+        return Tree(tuple(found), line)
 
-    def _tables(self, name: str, first: int, last: int) -> list[int]:
-        """The lines of `[[name]]`."""
-        lines = [(number, self._lines[number - 1]) for number in range(first, last + 1)]
-        matches = [(number, _TABLE.match(line)) for number, line in lines if "[[" in line]
-        return [number for number, match in matches if match and match[1].strip("\"'") == name]
+    def _item(self, item: object) -> Tree:
+        """An item of a list that is written out."""
+        text = next(iter(item.values()), "") if isinstance(item, dict) else item
+        if isinstance(text, str) and text:
+            self._go_to(re.escape(text))
+        return self.tree(item)
 
-    def _name(self, name: str, first: int, last: int) -> int:
-        """The line of a key or of the table that it names; `first` if it is not found."""
-        key = re.compile(rf"(?:^|[{{,\s\[.])[\"']?{re.escape(name)}[\"']?\s*(?:=|\.|\])")
-        lines = (number for number in range(first, last + 1) if key.search(self._lines[number - 1]))
-        return next(lines, first)
-
-    def _text(self, value: object, first: int, last: int) -> int:
-        """The line of an item of a list."""
-        word = next(iter(value.values()), "") if isinstance(value, dict) else value
-        if not isinstance(word, str) or not word:
-            return first
-        return next((number for number in range(first, last + 1) if word in self._lines[number - 1]), first)
+    def _go_to(self, pattern: str) -> int:
+        """The next line with something, which may be the last one again; the last one if none has it."""
+        behind = range(self._at, len(self._lines) + 1)
+        self._at = next((at for at in behind if re.search(pattern, self._lines[at - 1])), self._at)
+        return self._at
 
 
 def _without_comment(line: str) -> str:
