@@ -75,7 +75,7 @@ def default_of(source: Source) -> Setter | None:
     call, device = min(found, key=lambda one: source.span(one[0]).start)
     sometimes = source.enclosing(call, ast.If, ast.FunctionDef, ast.IfExp, ast.Try) is not None
     if sometimes or len(found) > 1 or device == "?":
-        torch = next((local for local, what in source.imports.items() if what == "torch"), "torch")
+        torch = source.local_name("torch") or "torch"
         typed = source.qualified(call.func) == _TYPE
         device = f"{torch}.empty(0).device" if typed else f"{torch}.get_default_device()"
     return call, device

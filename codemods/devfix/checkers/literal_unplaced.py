@@ -83,7 +83,7 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
     name, test = ("MPS", "backends.mps.is_available()") if asked and asked["mps"] else ("CUDA", "")
     number = int(asked["number"] or 0) if asked else 0
     test = test or (f"cuda.device_count() > {number}" if number else "cuda.is_available()")
-    torch = next((local for local, of in source.imports.items() if of == "torch"), "")
+    torch = source.local_name("torch")
     there = f"{number + 1} GPUs" if number else name
     edits = (ReplaceExpression(source.span(inner), f'{source.code(inner)} if {torch}.{test} else "cpu"'),)
     why = f"is the only place of this script that asks for {name}, and raises without {there if number else 'it'}"

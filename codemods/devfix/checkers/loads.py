@@ -278,7 +278,7 @@ def place_for(load: Load, uses: Uses, device: str, source: Source) -> tuple[str,
         return device, False
     if uses.kinds and (uses.is_global or not uses.moved) and _DEVICES.search(source.text):
         # where it is wanted is out of sight, but what works with CUDA goes on as it does
-        torch = next((local for local, what in source.imports.items() if what == "torch"), "torch")
+        torch = source.local_name("torch") or "torch"
         return f'None if {torch}.cuda.is_available() else "cpu"', False
     return '"cpu"', False
 

@@ -9,7 +9,7 @@ from devfix.errors.messages import kind_of
 from devfix.findings import Edit, ReplaceExpression, SetArgument, WrapExpression, WrapStatement
 from devfix.models.loader import models
 from devfix.repair.numbered import of_one_device
-from devfix.repair.reading import FUNCTIONS, Fixes, Reading
+from devfix.repair.reading import FUNCTIONS, Fixes, Reading, Running
 from devfix.repair.without_cuda import if_there
 from devfix.repair.written import appended, dotted, is_move, put_behind, replaced, short
 from devfix.text.source import Source
@@ -18,25 +18,23 @@ from devfix.text.source import Source
 def by_kind(error: Reading) -> Fixes | None:
     """The fixes for an error by what its message says; None for one of tensors that meet."""
     text = error.seen.error
+    if "can be pinned" in text:
+        return not_pinned(error)
     kind = kind_of(text)
-    if kind is not None and kind.id in ("no-cuda", "ordinal"):
-        return if_there(error) if kind.id == "no-cuda" else of_one_device(error)
-    for words, fixes in _KINDS:
-        if any(word in text for word in words):
-            return fixes(error)
-    return None
+    named = _NAMED.get(kind.id) if kind is not None else None
+    fixes = named or next((of for words, of in _KINDS if any(word in text for word in words)), None)
+    if fixes is None:
+        return None
+    running = error.running()
+    return fixes(error, running) if running is not None else iter(())
 
 
-def on_the_cpu(error: Reading) -> Fixes:
-    called = error.running()
-    at = error.seen.at
-    if called is None or at is None:
-        return
-    source, call = called
+def on_the_cpu(error: Reading, running: Running) -> Fixes:
+    path, source, call = running
     for one in error.seen.passed[0].found:
         if one.within in ("items", "values") and (held := error.node(one.at)) is not None:
             title = f"copy the tensors of `{short(source.code(held))}` to the CPU first"
-            yield at.path, held, title, (put_behind(source, held, one, ".cpu()"),)
+            yield path, held, title, (put_behind(source, held, one, ".cpu()"),)
             return
     value: ast.expr | None = next((error.node(one.at) for one in error.seen.passed[0].found), None)
     if value is None and isinstance(call.func, ast.Attribute) and call.func.attr in ("numpy", "__array__"):
@@ -48,14 +46,11 @@ def on_the_cpu(error: Reading) -> Fixes:
         value = call.args[0]
     if value is not None:
         title = f"copy `{short(source.code(value))}` to the CPU first"
-        yield at.path, value, title, (appended(source, value, ".cpu()"),)
+        yield path, value, title, (appended(source, value, ".cpu()"),)
 
 
-def device_type(error: Reading) -> Fixes:
-    called, at = error.running(), error.seen.at
-    if called is None or at is None:
-        return
-    source, call = called
+def device_type(error: Reading, running: Running) -> Fixes:
+    path, source, call = running
     given = [
         *call.args[:1],
         *(one.value for one in call.keywords if one.arg in ("device_type", "device")),
@@ -65,21 +60,20 @@ def device_type(error: Reading) -> Fixes:
             kind = value.value.partition(":")[0]
             edit: Edit = ReplaceExpression(source.span(value), f'"{kind}"')
         else:
-            torch = next((name for name, full in source.imports.items() if full == "torch"), "")
+            torch = source.local_name("torch")
             if not torch:
                 return
             edit = WrapExpression(source.span(value), f"{torch}.device(", ").type")
-        yield at.path, value, "give the type of the device", (edit,)
+        yield path, value, "give the type of the device", (edit,)
 
 
-def without_autocast(error: Reading) -> Fixes:
+def without_autocast(error: Reading, running: Running) -> Fixes:
     """The statement with autocast off, and what the loss is given first in float32."""
-    called, at = error.running(), error.seen.at
-    if called is None or at is None or not called[1].args:
+    path, source, call = running
+    if not call.args:
         return
-    source, call = called
     statement = source.statement(call)
-    torch = next((name for name, full in source.imports.items() if full == "torch"), "")
+    torch = source.local_name("torch")
     if not torch or not isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)):
         return
     first = call.args[0]
@@ -87,28 +81,24 @@ def without_autocast(error: Reading) -> Fixes:
         WrapStatement(source.span(statement), f'with {torch}.autocast("cuda", enabled=False):'),
         appended(source, first, ".float()"),
     )
-    yield at.path, call, f"compute `{short(source.code(call))}` in float32, with autocast off", edits
+    yield path, call, f"compute `{short(source.code(call))}` in float32, with autocast off", edits
 
 
-def map_location(error: Reading) -> Fixes:
-    called, at = error.running(), error.seen.at
-    if called is not None and at is not None and len(called[1].args) < 2:
-        source, call = called
-        yield at.path, call, "load to the CPU", (SetArgument(source.span(call), "map_location", '"cpu"'),)
+def map_location(error: Reading, running: Running) -> Fixes:
+    path, source, call = running
+    if len(call.args) < 2:
+        yield path, call, "load to the CPU", (SetArgument(source.span(call), "map_location", '"cpu"'),)
 
 
-def generator(error: Reading) -> Fixes:
+def generator(error: Reading, running: Running) -> Fixes:
     """Numbers drawn on the CPU and moved; else the device of the generator, where that is made under this name."""
-    called, at = error.running(), error.seen.at
-    if called is None or at is None:
-        return
-    source, call = called
+    path, source, call = running
     if error.seen.error.endswith("found 'cpu'"):
-        yield from drawn_on_the_cpu(source, at.path, call)
+        yield from drawn_on_the_cpu(source, path, call)
     given = [one.value for one in call.keywords]
     for one in given:
         if isinstance(one, ast.Call) and dotted(source, one.func) == "torch.Generator":
-            yield from _generator_on(error, source, at.path, one)
+            yield from _generator_on(error, source, path, one)
     names = {source.code(one) for one in given if isinstance(one, (ast.Name, ast.Attribute))}
     for node in source.walk():
         if not isinstance(node, ast.Assign) or source.code(node.targets[0]) not in names:
@@ -119,7 +109,7 @@ def generator(error: Reading) -> Fixes:
             continue
         for made in ast.walk(node.value):
             if isinstance(made, ast.Call) and dotted(source, made.func) == "torch.Generator":
-                yield from _generator_on(error, source, at.path, made)
+                yield from _generator_on(error, source, path, made)
 
 
 def drawn_on_the_cpu(source: Source, path: str, call: ast.Call) -> Fixes:
@@ -142,7 +132,7 @@ def drawn_on_the_cpu(source: Source, path: str, call: ast.Call) -> Fixes:
 
 def _generator_on(error: Reading, source: Source, path: str, made: ast.Call) -> Fixes:
     device = next((text for one in error.seen.passed if (text := error.device_at(source, one, made))), "")
-    torch = next((name for name, full in source.imports.items() if full == "torch"), "")
+    torch = source.local_name("torch")
     if not device and error.seen.device != "cpu" and torch:
         device = f'"{error.seen.device}" if {torch}.cuda.is_available() else "cpu"'
     device = device or f'"{error.seen.device}"'
@@ -153,23 +143,20 @@ def _generator_on(error: Reading, source: Source, path: str, made: ast.Call) -> 
         yield path, made, title, (SetArgument(source.span(made), "device", device),)
 
 
-def in_workers(error: Reading) -> Fixes:
+def in_workers(error: Reading, running: Running) -> Fixes:
     """In a forked process there is no CUDA: what it moves or makes stays on the CPU, for the process that forked it."""
-    called, at = error.running(), error.seen.at
-    if called is None or at is None:
-        return
-    source, call = called
+    path, source, call = running
     row = models().function(dotted(source, call.func))
     if row is not None and row.form in ("make", "data", "like"):
         title = (
             f"make the result of `{short(source.code(call.func))}` on the CPU, since a forked process runs it"
         )
-        yield at.path, call, title, (SetArgument(source.span(call), "device", '"cpu"'),)
+        yield path, call, title, (SetArgument(source.span(call), "device", '"cpu"'),)
     elif is_move(call) and not isinstance(source.parents[call], ast.Expr):
         assert isinstance(call.func, ast.Attribute)
         value = source.code(call.func.value)
         title = f"leave `{short(value)}` where it is, since a forked process runs this"
-        yield at.path, call, title, (replaced(source, call, value),)
+        yield path, call, title, (replaced(source, call, value),)
 
 
 def not_pinned(error: Reading) -> Fixes:
@@ -189,12 +176,13 @@ def not_pinned(error: Reading) -> Fixes:
                     yield path, node, "do not pin what is on a device already", (edit,)
 
 
-_KINDS: tuple[tuple[tuple[str, ...], Callable[[Reading], Fixes]], ...] = (
+_FixesOf = Callable[[Reading, Running], Fixes]
+_NAMED: dict[str, _FixesOf] = {"no-cuda": if_there, "ordinal": of_one_device}
+_KINDS: tuple[tuple[tuple[str, ...], _FixesOf], ...] = (
     (("numpy", "'lengths'"), on_the_cpu),
     (("unsafe to autocast",), without_autocast),
     (("autocast", "device_type"), device_type),
     (("deserialize",), map_location),
     (("generator",), generator),
-    (("can be pinned",), not_pinned),
     (("forked subprocess", "CUDA error: initialization error"), in_workers),
 )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from devfix.repair.reading import FUNCTIONS, Fixes, Reading
+from devfix.repair.reading import FUNCTIONS, Fixes, Reading, Running
 from devfix.repair.without_cuda import bound, name_of, near
 from devfix.repair.written import dotted, replaced
 from devfix.text.source import Source
@@ -19,13 +19,10 @@ _SETTING = ("torch.cuda.set_device", "torch.set_default_device")
 _Value = tuple[str, Source, ast.expr, bool]  # the path, and whether a number in it is that of a device
 
 
-def of_one_device(error: Reading) -> Fixes:
+def of_one_device(error: Reading, running: Running) -> Fixes:
     """The first device in the call that has raised, or where what it was given comes from; else where one is set."""
-    called, at = error.running(), error.seen.at
-    if called is None or at is None:
-        return
-    source, call = called
-    todo: list[_Value] = [(at.path, source, value, number) for value, number in _given(source, call)]
+    path, source, call = running
+    todo: list[_Value] = [(path, source, value, number) for value, number in _given(source, call)]
     for path, known in near(error):
         for node in known.walk():
             if isinstance(node, ast.Call) and dotted(known, node.func) in _SETTING:

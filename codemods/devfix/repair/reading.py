@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from devfix.documents import Document
 from devfix.findings import Edit
@@ -27,6 +27,14 @@ def source_of(document: Document | None) -> Source | None:
         return Source(document.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+class Running(NamedTuple):
+    """The innermost call of the program that has raised."""
+
+    path: str
+    source: Source
+    call: ast.Call
 
 
 class Reading:
@@ -107,9 +115,11 @@ class Reading:
             )
         )
 
-    def running(self) -> tuple[Source, ast.Call] | None:
-        """The innermost call of the program that has raised."""
+    def running(self) -> Running | None:
+        """What has raised, if that is a call in view."""
         at = self.seen.at
         node = self.node(at, ast.Call)
         source = self.source(at.path) if at is not None else None
-        return (source, node) if source is not None and isinstance(node, ast.Call) else None
+        if at is None or source is None or not isinstance(node, ast.Call):
+            return None
+        return Running(at.path, source, node)

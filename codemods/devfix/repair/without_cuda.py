@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Set
 
 from devfix.findings import Edit, EnsureImport, WrapStatement
-from devfix.repair.reading import Fixes, Reading
+from devfix.repair.reading import Fixes, Reading, Running
 from devfix.repair.written import replaced, short
 from devfix.text.source import Source
 
@@ -16,23 +16,20 @@ _NAMED = re.compile(r"cuda(?::\d{1,2})?")
 _STATEMENTS = ("synchronize", "set_device", "init", "ipc_collect", "reset_peak_memory_stats")
 
 
-def if_there(error: Reading) -> Fixes:
+def if_there(error: Reading, running: Running) -> Fixes:
     """CUDA if there is one, in the call that has raised, or else where the device that it was given is named."""
-    called, at = error.running(), error.seen.at
-    if called is None or at is None:
-        return
-    source, call = called
+    path, source, call = running
     if error.seen.operation in _STATEMENTS and isinstance(source.parents[call], ast.Expr):
         torch, imports = _torch(source)
         header = f"if {torch}.cuda.is_available():"
         edits = (WrapStatement(source.span(source.statement(call)), header), *imports)
-        yield at.path, call, f"call `{short(source.code(call))}` only if there is CUDA", edits
+        yield path, call, f"call `{short(source.code(call))}` only if there is CUDA", edits
         return
     if isinstance(call.func, ast.Attribute) and call.func.attr == "cuda":
-        yield at.path, call, "move it to CUDA only if there is one", _moved(source, call)
+        yield path, call, "move it to CUDA only if there is one", _moved(source, call)
         return
-    for path, known, literal in _where_named(error, at.path, source, call):
-        yield path, literal, f"use {ast.unparse(literal)} only if there is CUDA", _chosen(known, literal)
+    for file, known, literal in _where_named(error, path, source, call):
+        yield file, literal, f"use {ast.unparse(literal)} only if there is CUDA", _chosen(known, literal)
 
 
 def _where_named(
@@ -99,7 +96,7 @@ def _choice(torch: str, there: str) -> str:
 
 
 def _torch(source: Source) -> tuple[str, tuple[Edit, ...]]:
-    name = next((name for name, full in source.imports.items() if full == "torch"), "")
+    name = source.local_name("torch")
     return (name, ()) if name else ("torch", (EnsureImport("torch"),))
 
 

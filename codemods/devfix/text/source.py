@@ -340,6 +340,10 @@ class Source:
         """
         return self._outline[0]
 
+    def local_name(self, full: str) -> str:
+        """What a module is called in the file; an empty string where it is not imported."""
+        return next((local for local, module in self.imports.items() if module == full), "")
+
     @property
     def definitions(self) -> tuple[Definition, ...]:
         """Every function and class of the file, nested ones included, in no particular order."""
