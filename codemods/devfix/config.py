@@ -303,7 +303,7 @@ def make(kind: type[Codemod], options: Mapping[str, object]) -> Codemod:
         if field not in fields:
             hint = suggest(field, fields) if fields else "; it has no options"
             raise ConfigError(f"codemod {kind.id} has no option {name!r}{hint}")
-        values[attributes[field]] = _convert(value, fields[field], f"option {kind.id}.{name}")
+        values[attributes[field]] = convert(value, fields[field], f"option {kind.id}.{name}")
     return kind(**values)
 
 
@@ -318,19 +318,10 @@ def _option_name(field: str) -> str:
     return field.rstrip("_")
 
 
-_WORDS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
-def _convert(value: object, kind: Any, where: str) -> object:
+def convert(value: object, kind: Any, where: str) -> object:
     """`value` as `kind`: bool, int, str, a Literal, an optional or a tuple of them."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
@@ -341,21 +332,21 @@ def _convert(value: object, kind: Any, where: str) -> object:
         raise ConfigError(f"{where} must be one of {choices}, not {_quoted(value)}")
     if origin in (typing.Union, types.UnionType):
         inner = [argument for argument in arguments if argument is not type(None)]
-        return _convert(value, inner[0], where)
+        return convert(value, inner[0], where)
     if origin is tuple:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, Sequence):
             raise ConfigError(f"{where} must be a list, not {_quoted(value)}")
         return tuple(
-            _convert(item.strip() if isinstance(item, str) else item, arguments[0], where)
+            convert(item.strip() if isinstance(item, str) else item, arguments[0], where)
             for item in items
             if item
         )
     if kind is bool:
         if isinstance(value, bool):
             return value
-        if isinstance(value, str) and value.lower() in _WORDS:
-            return _WORDS[value.lower()]
+        if isinstance(value, str) and value.lower() in (*_TRUE, *_FALSE):
+            return value.lower() in _TRUE
         raise ConfigError(f"{where} must be true or false, not {_quoted(value)}")
     if kind is int:
         if isinstance(value, int) and not isinstance(value, bool):

@@ -26,14 +26,13 @@ from libcst.helpers import calculate_module_and_package
 from libcst.metadata import FullRepoManager, TypeInferenceProvider
 
 from devfix.codemod import Codemod
-from devfix.config import ConfigError, suggest
+from devfix.config import ConfigError, convert, suggest
 from devfix.own.crashes import Trouble, said
 from devfix.own.loading import Origin, module_of
 from devfix.own.text_codemod import NewText, TextCodemod, split_options
 from devfix.pipeline.listing import root_of
 
 _WORD = re.compile(r"(?<=[^A-Z_-])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # before one in a name in camel case
-_TRUE, _FALSE = ("true", "yes", "on", "1", ""), ("false", "no", "off", "0")
 
 
 def kinds(origin: Origin) -> Mapping[str, type[Codemod]]:
@@ -212,7 +211,8 @@ def _parsed(kind: type[LibcstCommand], given: Mapping[str, str]) -> dict[str, An
         if not action.option_strings:
             positional[dest] = values
         elif action.nargs == 0:
-            flags += [action.option_strings[-1]] if _flag(value, f"argument {kind.id}.{name}") else []
+            wanted = convert(value or "true", bool, f"argument {kind.id}.{name}")
+            flags += [action.option_strings[-1]] if wanted else []
         elif len(values) == 1 and action.nargs is None:
             flags.append(f"{action.option_strings[-1]}={values[0]}")
         else:
@@ -237,19 +237,8 @@ def _as_annotated(value: str, parameter: inspect.Parameter, where: str) -> objec
     wanted = parameter.annotation
     wanted = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", "")
     if wanted == "bool" or isinstance(parameter.default, bool):
-        return _flag(value, where)
-    if wanted == "int":
-        try:
-            return int(value)
-        except ValueError:
-            raise ConfigError(f"{where} must be a whole number, not {value!r}") from None
-    return value
-
-
-def _flag(value: str, where: str) -> bool:
-    if value.lower() not in (*_TRUE, *_FALSE):
-        raise ConfigError(f"{where} must be true or false, not {value!r}")
-    return value.lower() in _TRUE
+        return convert(value or "true", bool, where)
+    return convert(value, int if wanted == "int" else str, where)
 
 
 def _kebab(name: str) -> str:
