@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from devfix.documents.state import is_below
+
 if TYPE_CHECKING:
     from devfix.commands.running import Run
     from devfix.reports.observed import Seen
@@ -36,9 +38,7 @@ def observed(run: Run, path: str, repair: bool) -> Report:
 def _covers(run: Run, path: str) -> bool:
     """Is a file one of those that are looked at?"""
     roots = [os.path.realpath(root) for root in run.paths]
-    return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots) and (
-        run.may_change(path)
-    )
+    return any(path == root or is_below(path, root) for root in roots) and (run.may_change(path))
 
 
 def _seen(run: Run, path: str) -> tuple[Seen, ...]:

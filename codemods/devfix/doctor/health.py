@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from devfix.documents.state import is_below
+
 
 class Status(IntEnum):
     """How good one thing is. The worst one decides the exit code."""
@@ -58,7 +60,7 @@ class Health:
 def shown(path: str) -> str:
     """A path without the name of the home folder: the output is meant to be pasted into issues."""
     home = os.path.expanduser("~")
-    inside = len(home) > 1 and (path == home or path.startswith(home.rstrip(os.sep) + os.sep))
+    inside = len(home) > 1 and (path == home or is_below(path, home))
     return "~" + path[len(home.rstrip(os.sep)) :] if inside else path
 
 

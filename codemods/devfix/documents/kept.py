@@ -7,12 +7,12 @@ what devfix itself found out.
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
 from devfix.documents.python import DocumentError, read_bytes
+from devfix.documents.state import check, is_below
 
 BYTES = 512_000_000  # of all files together; half of it stays where there was more
 DAYS = 30  # that a file stays which nobody asks for
@@ -30,16 +30,14 @@ class Kept:
     def usable(self, apart_from: Sequence[str]) -> bool:
         """Is the folder the user's own, written by nobody else, and in none of these folders?"""
         real = os.path.realpath(self.folder)
-        if any((real + os.sep).startswith(other.rstrip(os.sep) + os.sep) for other in apart_from):
+        if any(real == other or is_below(real, other) for other in apart_from):
             return False
         try:
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            status = os.lstat(self.folder)
+            check(self.folder)
         except (OSError, ValueError):
             return False
-        if not stat.S_ISDIR(status.st_mode):
-            return False
-        return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+        return True
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name[:2], name)

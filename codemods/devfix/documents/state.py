@@ -99,7 +99,7 @@ def existing(tree: str) -> str:
     try:
         folder = place(tree)
         for one in _levels(folder):
-            _check(one)
+            check(one)
     except OSError:
         return ""
     return folder
@@ -113,7 +113,7 @@ def make(tree: str) -> str:
     for one in levels:
         with suppress(FileExistsError):
             os.mkdir(one, 0o700)
-        _check(one)
+        check(one)
     with suppress(FileExistsError), open(os.path.join(folder, _WHERE), "xb") as file:
         file.write(os.fsencode(tree))
         _tidy(levels[1])
@@ -125,7 +125,8 @@ def _levels(folder: str) -> list[str]:
     return [os.path.dirname(trees), trees, folder]
 
 
-def _check(folder: str) -> None:
+def check(folder: str) -> None:
+    """Raises OSError for what is no folder of this user's alone."""
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode):
         raise OSError(f"{folder} is not a folder")

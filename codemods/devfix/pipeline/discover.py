@@ -110,7 +110,7 @@ class _Walk:
             real = entry.path
             if entry.is_symlink():
                 real = os.path.realpath(entry.path)
-                if not real.startswith(root.rstrip(os.sep) + os.sep):
+                if not is_below(real, root):
                     self._skip(entry.path, "links out of the folder")
                     return
             if not is_folder and not entry.is_file():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 
+from devfix.documents.state import is_below
 from devfix.engine.files import STAR, File
 from devfix.flow.outside import Outside
 from devfix.pipeline import depends
@@ -200,7 +201,7 @@ class Projects:
     def outside(self, path: str, source: Source) -> Outside | None:
         """What an analysed file sees of the others of its project; None where it has none."""
         real = os.path.realpath(path)
-        if self._given and not real.startswith(self._given.rstrip(os.sep) + os.sep):
+        if self._given and not is_below(real, self._given):
             return None
         root = self._given or self._asked_for(self._root(real))
         project = self._projects.get(root)
@@ -210,7 +211,7 @@ class Projects:
 
     def _asked_for(self, root: str) -> str:
         """The folder that was asked for, around a file's root that nothing marks as one; else that."""
-        around = [one for one in self._folders if root.startswith(one.rstrip(os.sep) + os.sep)]
+        around = [one for one in self._folders if is_below(root, one)]
         if not around or mark_of(root) is not Mark.NOTHING:
             return root
         for name in MARKS:  # there might be one the next time

@@ -10,6 +10,7 @@ from functools import cache
 
 from devfix.documents import Document, DocumentError, read_bytes
 from devfix.documents.overlay import instead_of
+from devfix.documents.state import is_below
 from devfix.pipeline import depends
 from devfix.pipeline.listing import noted_kind, upward
 
@@ -45,7 +46,7 @@ class Files:
 
     def _read(self, path: str) -> Document | None:
         real = os.path.realpath(path)
-        if not any(real.startswith(place.rstrip(os.sep) + os.sep) for place in self._within):
+        if not any(is_below(real, place) for place in self._within):
             depends.add(depends.UNKNOWN)
             return None
         try:
