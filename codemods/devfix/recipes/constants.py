@@ -20,12 +20,11 @@ class Some(Enum):
 
 
 UNKNOWN, OBJECT = Some.UNKNOWN, Some.OBJECT
-_ORDERS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
+_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
+    ast.Eq: operator.eq, ast.Is: operator.eq, ast.NotEq: operator.ne, ast.IsNot: operator.ne, ast.Lt: operator.lt,
+    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.In: lambda one, other: one in other, ast.NotIn: lambda one, other: one not in other,
+}  # fmt: skip
 Lookup = Callable[[ast.expr], Any]
 _BOOLS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*)?(?:\.\d*)?(?:[eE][-+]?\d+)?")
@@ -76,22 +75,15 @@ def _bool(node: ast.BoolOp, lookup: Lookup) -> Any:
 
 def _compare(node: ast.Compare, lookup: Lookup) -> Any:
     left, right = evaluate(node.left, lookup), evaluate(node.comparators[0], lookup)
-    op = node.ops[0]
+    op = type(node.ops[0])
     if OBJECT in (left, right) and None in (left, right):
-        return isinstance(op, (ast.IsNot, ast.NotEq))
+        return op in (ast.IsNot, ast.NotEq)
     if isinstance(left, Some) or isinstance(right, Some):
         return UNKNOWN
-    if isinstance(op, (ast.Is, ast.Eq)):
-        return left == right
-    if isinstance(op, (ast.IsNot, ast.NotEq)):
-        return left != right
-    ordered = _ORDERS.get(type(op))
-    if ordered is not None and isinstance(left, (int, float)) and isinstance(right, (int, float)):
-        return ordered(left, right)
-    if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, (str, tuple)):
-        if isinstance(right, tuple) or isinstance(left, str):
-            return (left in right) is isinstance(op, ast.In)
-    return UNKNOWN
+    try:
+        return bool(_OPERATORS[op](left, right))
+    except TypeError:  # what raises is not compared
+        return UNKNOWN
 
 
 def scalar(node: Node) -> Any:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 from devfix.engine.files import Class, File, Function
 from devfix.recipes.library import Library
 from devfix.text.callees import argument_of
-from devfix.text.names import of_self
 from devfix.text.source import Source
 
 if TYPE_CHECKING:
@@ -201,10 +200,8 @@ def _closure(methods: dict[str, Function]) -> set[str]:
     """The names of the methods that computing reaches."""
     found = {name for name in COMPUTE if name in methods}
     todo = list(found)
-    while todo:
-        for node in methods[todo.pop()].nodes:
-            name = of_self(node.func) if isinstance(node, ast.Call) else ""
-            if name in methods and name not in found:
-                found.add(name)
-                todo.append(name)
+    for one in todo:  # grows on the way
+        new = (methods[one].called & methods.keys()) - found
+        found |= new
+        todo += new
     return found
