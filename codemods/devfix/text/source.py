@@ -218,7 +218,7 @@ class Source:
 
     def walk(self, root: ast.AST | None = None) -> Iterator[ast.AST]:
         """Every node below `root`, in no particular order; operators and contexts left out."""
-        return iter(self._nodes if root is None or root is self.tree else _walk(root))
+        return iter(self._nodes if root is None or root is self.tree else walk(root))
 
     @cached_property
     def _nodes(self) -> tuple[ast.AST, ...]:
@@ -259,7 +259,7 @@ class Source:
                 kinds = [one for one in self._by_kind if issubclass(one, kind)]
                 below = [*self._nodes] if len(kinds) > 1 else self._by_kind[kinds[0]] if kinds else []
             else:
-                below = _walk(root, _OF_STATEMENTS if issubclass(kind, ast.stmt) else _FIELDS)
+                below = walk(root, _OF_STATEMENTS if issubclass(kind, ast.stmt) else _FIELDS)
             self.remembered[kind, root] = tuple([node for node in below if isinstance(node, kind)])
         return cast(tuple[Node, ...], self.remembered[kind, root])
 
@@ -363,10 +363,9 @@ class Source:
         return ".".join([root, *reversed(parts)])
 
 
-def walk(root: ast.AST) -> list[ast.AST]:
+def walk(root: ast.AST, known: Mapping[type[ast.AST], tuple[str, ...]] = _FIELDS) -> list[ast.AST]:
     """`root` and every node below it in the order of `ast.walk`; operators and contexts left out."""
-    found: list[ast.AST] = [root]
-    known, kind = _FIELDS, ast.AST
+    found, kind = [root], ast.AST
     for node in found:  # grows on the way
         for field in known[node.__class__]:
             value = getattr(node, field, None)
@@ -376,21 +375,4 @@ def walk(root: ast.AST) -> list[ast.AST]:
                         found.append(item)
             elif isinstance(value, kind):
                 found.append(value)
-    return found
-
-
-def _walk(root: ast.AST, known: Mapping[type[ast.AST], tuple[str, ...]] = _FIELDS) -> list[ast.AST]:
-    todo: list[ast.AST] = [root]
-    found, kind = list[ast.AST](), ast.AST
-    while todo:
-        node = todo.pop()
-        found.append(node)
-        for field in known[node.__class__]:
-            value = getattr(node, field, None)
-            if value.__class__ is list:
-                for item in value:
-                    if isinstance(item, kind):
-                        todo.append(item)
-            elif isinstance(value, kind):
-                todo.append(value)
     return found
