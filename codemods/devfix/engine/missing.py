@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from devfix.engine.files import Class, File, Function
@@ -11,6 +12,7 @@ from devfix.engine.places import OWNED
 from devfix.engine.values import MODULE, Value
 from devfix.models import torch_api
 from devfix.models.loader import module_attributes
+from devfix.text.names import own_nodes
 from devfix.text.source import Source, remembered, walk
 
 if TYPE_CHECKING:
@@ -42,25 +44,18 @@ def is_unbound(file: File, function: Function | None, node: ast.Name) -> bool:
 @remembered
 def _of_body(source: Source) -> frozenset[str]:
     """The names that the body of a file binds, and those that functions declare global."""
-    found: set[str] = set()
-    todo: list[ast.AST] = list(source.tree.body)
-    while todo:
-        node = todo.pop()
-        found |= _bound_by(node)
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            todo.extend(ast.iter_child_nodes(node))
-    for one in source.of_kind(ast.Global):
-        found.update(one.names)
-    return frozenset(found)
+    declared = {name for one in source.of_kind(ast.Global) for name in one.names}
+    return _bound_in(own_nodes(source.tree)) | declared
 
 
 @remembered
 def _inside(source: Source, root: ast.AST) -> frozenset[str]:
     """The names that anything below a node binds; those of inner scopes as well."""
-    found: set[str] = set()
-    for node in walk(root):
-        found |= _bound_by(node)
-    return frozenset(found)
+    return _bound_in(walk(root))
+
+
+def _bound_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    return frozenset(name for node in nodes for name in _bound_by(node))
 
 
 def _bound_by(node: ast.AST) -> set[str]:
@@ -109,23 +104,11 @@ def lacks(analysis: Analysis, owner: Class, name: str, *, alone: bool = False) -
     for one in owner.lineage:
         if any(base not in torch_api.MODULE_BASES and base not in _PLAIN for base in one.outside):
             return False
-        if one.node.decorator_list or one.node.keywords or name in _in_class(one):
+        if one.node.decorator_list or one.node.keywords or name in _bound_in(own_nodes(one.node)):
             return False
         if one.file is not owner.file and may_be_named(one.file.source, name):
             return False
     return all(owner not in one.lineage[1:] for one in analysis.file.all_classes)
-
-
-def _in_class(owner: Class) -> set[str]:
-    """The names that the body of a class binds or annotates."""
-    found: set[str] = set()
-    todo: list[ast.AST] = list(owner.node.body)
-    while todo:
-        node = todo.pop()
-        found |= _bound_by(node)
-        if not isinstance(node, (*_DEFINING, ast.Lambda)):
-            todo.extend(ast.iter_child_nodes(node))
-    return found
 
 
 def may_be_named(source: Source, name: str) -> bool:
