@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.events import MOVED, MOVES, OWNED, WRAPPED, Event
+from devfix.engine.events import MOVED, OWNED, WRAPPED, Event, moved_by
 from devfix.engine.facts import GivenRun
 from devfix.engine.files import Function
 from devfix.engine.places import Place, is_parameter
@@ -86,9 +86,7 @@ def _is_like(move: Event, run: GivenRun, function: Function) -> bool:
         and move.place == run.place
         and _gets(function, Place(run.parameter.kind, move.cells[0]))
         and move.statement in function.node.body
-        and isinstance(move.node, ast.Call)
-        and isinstance(move.node.func, ast.Attribute)
-        and move.node.func.attr in MOVES
+        and moved_by(move.node) is not None
         and (move.module.kind == MODULE or _is_run(move, function))
     )
 

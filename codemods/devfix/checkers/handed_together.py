@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from devfix.engine.analysis import Analysis
-from devfix.engine.events import HANDED, MOVED, MOVES, OWNED, WRAPPED, Event
+from devfix.engine.events import HANDED, MOVED, OWNED, WRAPPED, Event, moved_by
 from devfix.engine.evidence_of_modules import class_of, is_class_name, makes_no_module
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.models.loader import BUILDING, models
@@ -57,13 +57,10 @@ def _moves_result(given: Event, moved: set[str]) -> bool:
 
 def _finding(analysis: Analysis, call: ast.AST, left: Event, like: Event, other: str) -> Finding | None:
     source, node, made = analysis.file.source, like.node, left.module.links[0].node
-    if (
-        not isinstance(node, ast.Call)
-        or not isinstance(node.func, ast.Attribute)
-        or node.func.attr not in MOVES
-    ):
+    moved = moved_by(node)
+    if moved is None or not isinstance(node, ast.Call):
         return None
-    suffix = source.text[source.span(node.func.value).end : source.span(node).end]
+    suffix = source.text[source.span(moved).end : source.span(node).end]
     name, given = left.path, left.name
     message = (
         f"`{name}` is handed to `{given}` with `{other}` and others, which are moved to `{like.device}`, but is not "

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from devfix.checkers.signs import MOVES, quoted
+from devfix.engine.events import moved_by
 from devfix.engine.evidence_of_modules import is_class_name, last_word, may_hold_no_weights
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.models.loader import models
@@ -43,9 +44,9 @@ def _made_together(source: Source) -> Iterator[Finding]:
     for path, kind, call in _modules(source):
         function = source.scope(call)
         group = groups.setdefault((function, kind), _Group())
-        func = call.func
-        if isinstance(func, ast.Attribute) and func.attr in MOVES:
-            group.moved[path] = call, source.text[source.span(func.value).end : source.span(call).end].strip()
+        moved = moved_by(call, MOVES)
+        if moved is not None:
+            group.moved[path] = call, source.text[source.span(moved).end : source.span(call).end].strip()
         else:
             group.left[path] = call
     for (function, kind), group in groups.items():
@@ -183,10 +184,11 @@ def _move(value: ast.AST) -> ast.Call | None:
 
 def _moved(source: Source, function: ast.AST) -> tuple[set[str], set[str]]:
     """The paths that a function moves, and the names that it binds to what it moves at once."""
-    calls = (one.func for one in source.of_kind(ast.Call, function))
-    moves = (func for func in calls if isinstance(func, ast.Attribute) and func.attr in MOVES)
+    moves = (moved_by(one, MOVES) for one in source.of_kind(ast.Call, function))
     bound = (one.targets[0] for one in source.of_kind(ast.Assign, function) if _move(one.value) is not None)
-    return {source.code(func.value) for func in moves}, {source.code(target) for target in bound}
+    return {source.code(moved) for moved in moves if moved is not None}, {
+        source.code(target) for target in bound
+    }
 
 
 def _is_tensor(source: Source, call: ast.Call) -> bool:

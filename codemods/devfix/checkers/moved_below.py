@@ -6,7 +6,7 @@ import ast
 import re
 
 from devfix.checkers.signs import root_name
-from devfix.engine.events import MOVES
+from devfix.engine.events import moved_by
 from devfix.engine.evidence import about_devices
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class, File
@@ -125,10 +125,5 @@ def is_moved_later(mismatch: Mismatch) -> bool:
     if not isinstance(mismatch.node, ast.Attribute) or mismatch.function is None:
         return False
     path = ast.unparse(mismatch.node)
-    return any(
-        isinstance(one, ast.Call)
-        and isinstance(one.func, ast.Attribute)
-        and one.func.attr in MOVES
-        and ast.unparse(one.func.value) == path
-        for one in mismatch.function.nodes
-    )
+    moves = map(moved_by, mismatch.function.nodes)
+    return any(moved is not None and ast.unparse(moved) == path for moved in moves)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from devfix.checkers import made_together
 from devfix.checkers.signs import MOVES, is_other_framework, moves_itself, quoted
 from devfix.engine.analysis import Analysis
+from devfix.engine.events import moved_by
 from devfix.engine.files import Class, Function
 from devfix.findings import AppendCall, Edit, Finding, InsertStatement, Related, told
 from devfix.models.loader import models
@@ -62,8 +63,7 @@ def _moves(source: Source, loop: ast.For) -> dict[str, ast.Assign]:
     for one in loop.body:
         target = one.targets[0] if isinstance(one, ast.Assign) else None
         if isinstance(one, ast.Assign) and isinstance(target, ast.Name) and target.id in names:
-            calls = source.of_kind(ast.Call, one.value)
-            if any(isinstance(call.func, ast.Attribute) and call.func.attr in MOVES for call in calls):
+            if any(moved_by(call, MOVES) for call in source.of_kind(ast.Call, one.value)):
                 found.setdefault(target.id, one)
     return found
 

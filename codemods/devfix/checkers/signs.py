@@ -9,6 +9,7 @@ from itertools import islice
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.classes import OTHER_FRAMEWORKS
+from devfix.engine.events import moved_by
 from devfix.engine.evidence import about_devices
 from devfix.engine.evidence_of_modules import is_option
 from devfix.engine.facts import Mismatch
@@ -181,9 +182,9 @@ def is_moved_beside(source: Source, function: ast.AST, name: str) -> bool:
         )
         if name in names:
             for call in source.of_kind(ast.Call, function):
-                if isinstance(call.func, ast.Attribute) and call.func.attr in MOVES:
-                    if isinstance(call.func.value, ast.Name) and call.func.value.id in names - {name}:
-                        return True
+                moved = moved_by(call, MOVES)
+                if isinstance(moved, ast.Name) and moved.id in names - {name}:
+                    return True
     return False
 
 
@@ -209,9 +210,8 @@ def is_left_of_batch(mismatch: Mismatch, analysis: Analysis) -> bool:
         dotted(one.func) == "torch.stack" and root_name(one.args[0]) in names for one in calls if one.args
     ):
         return True
-    funcs = (call.func for call in calls)
-    moves = (one.value for one in funcs if isinstance(one, ast.Attribute) and one.attr in MOVES)
-    return len(names & {one.id for one in moves if isinstance(one, ast.Name)}) > 1
+    moves = (moved_by(call, MOVES) for call in calls)
+    return len(names & {moved.id for moved in moves if isinstance(moved, ast.Name)}) > 1
 
 
 def is_of_some_paths(mismatch: Mismatch, analysis: Analysis) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from devfix.engine.files import Function
@@ -57,6 +58,12 @@ class Surgery:
     arrivals: list[Event]
     used: list[Event] = field(default_factory=list)
     use: Event | None = None
+
+
+def moved_by(node: ast.AST, moves: Set[str] = MOVES) -> ast.expr | None:
+    """`x` of a call `x.to(...)`, `x.cuda()` and their like, by these names; None of anything else."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return func.value if isinstance(func, ast.Attribute) and func.attr in moves else None
 
 
 def may_move(source: Source) -> bool:

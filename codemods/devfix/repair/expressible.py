@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devfix.engine.annotations import is_taken_apart
-from devfix.engine.events import MOVES
+from devfix.engine.events import moved_by
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, Place, alternatives
@@ -292,9 +292,8 @@ def _is_moved_only_below(source: Source, path: str, at: ast.AST, function: ast.A
     moves = [
         source.span(call).start
         for call in source.of_kind(ast.Call, function or source.tree)
-        if isinstance(call.func, ast.Attribute)
-        and call.func.attr in MOVES
-        and source.code(call.func.value) == path
+        if (moved := moved_by(call)) is not None
+        and source.code(moved) == path
         and source.enclosing(call, *FUNCTIONS) is function
     ]
     return bool(moves) and min(moves) > start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from devfix.engine.events import MOVES, Event, Surgery
+from devfix.engine.events import Event, Surgery, moved_by
 from devfix.findings import (
     DeleteStatement,
     Edit,
@@ -325,13 +325,7 @@ class Plan:
 
 def _is_call(move: Event) -> bool:
     """Is it a call of `.to` or `.cuda` that stands here, not in a function that is called?"""
-    node = move.node
-    return (
-        not move.via
-        and isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in MOVES
-    )
+    return not move.via and moved_by(move.node) is not None
 
 
 def _casts(move: Event) -> bool:

@@ -6,7 +6,7 @@ import ast
 from functools import partial
 
 from devfix.engine.collections import Record
-from devfix.engine.events import MOVES, USED
+from devfix.engine.events import USED, moved_by
 from devfix.engine.evidence import is_handed_name, is_module_name
 from devfix.engine.evidence_of_modules import class_of, is_average, is_network_name
 from devfix.engine.facts import LeftOut
@@ -203,12 +203,8 @@ class Calls(Lambdas):
     def unmoved(self, at: ast.Name | ast.Attribute) -> bool:
         """Does nothing in the file move what is called so?"""
         path = ast.unparse(at)
-        return not any(
-            isinstance(one.func, ast.Attribute)
-            and one.func.attr in MOVES
-            and ast.unparse(one.func.value) == path
-            for one in self.file.source.calls
-        )
+        moves = map(moved_by, self.file.source.calls)
+        return all(moved is None or ast.unparse(moved) != path for moved in moves)
 
     # --- modules -------------------------------------------------------------------------
 
