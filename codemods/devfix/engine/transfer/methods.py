@@ -80,10 +80,8 @@ class Methods(Moves):
             return self.call_value(node, base.bound, arguments)
         if base.forms and name not in _MOVES:
             return self.device_method(node, base, name)
-        moves = name in _MOVES or (kind == MODULE and name == "type" and bool(arguments[0]))
-        if moves and (
-            kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
-        ):
+        placed = kind in (TENSOR, BATCH, MODULE, UNKNOWN) or (kind == SEQUENCE and base.rest is not None)
+        if (placed and name in _MOVES) or (kind == MODULE and name == "type" and arguments[0]):
             return self.move(node, base, name, arguments)
         of_dict = name in _BATCH_METHODS and name not in tensor_attributes()
         if (kind == BATCH and name in _LIST_METHODS) or (kind == TENSOR and of_dict):
