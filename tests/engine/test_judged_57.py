@@ -110,3 +110,52 @@ def test_the_layers_of_a_part_of_a_module_are_where_it_is(parts: str) -> None:
     code = CHOSEN + LAYERS.replace("PARTS", parts)
     assert codemods(code.replace("READ", "numpy()")) == ["numpy-of-device"]
     assert not codemods(code.replace("READ", "cpu().numpy()"))
+
+
+STEP = """
+class Trainer:
+    def __init__(self, model, gamma):
+        self.gamma = gamma
+        self.model = model
+        self.optimizer = torch.optim.Adam(model.parameters())
+        self.loss = nn.MSELoss()
+    def step(self, old, new, reward, done):
+        old_state = torch.tensor(old, dtype=torch.float)
+        new_state = torch.tensor(new, dtype=torch.float)
+        reward = torch.tensor(reward, dtype=torch.float)
+        done = torch.tensor(done, dtype=torch.bool)
+        if len(old_state.shape) == 1:
+            old_state = old_state.unsqueeze(0)
+            new_state = new_state.unsqueeze(0)
+            reward = reward.unsqueeze(0)
+            done = done.unsqueeze(0)
+        wanted = self.model(old_state)
+        with torch.no_grad():
+            best = torch.max(self.model(new_state), dim=1).values
+        wanted = reward + (~done).float() * (self.gamma * best)
+        self.loss(self.model(old_state), wanted).backward()
+"""
+
+
+def test_a_name_is_no_tensor_above_the_line_that_makes_one_of_it() -> None:
+    """In the second round `done` is where the model is; its device cannot be asked for two lines above."""
+    text = devfix.fix(source=HEAD + STEP, unsafe=True, settings=False).text
+    assert text.count("device=") == 4
+    assert "done.device" not in text
+
+
+ARRAYS = """
+import numpy as np
+def scale(n):
+    x, w = torch.ones(3, device=device), ARRAY
+    return EXPRESSION
+"""
+
+
+@pytest.mark.parametrize("expression", ["x / w", "w * x", "x @ w", "x - 2 * w"])
+def test_an_array_meets_a_tensor_on_a_device(expression: str) -> None:
+    """NumPy asks the tensor for its memory; a number of NumPy's is like any other."""
+    code = CHOSEN + ARRAYS.replace("EXPRESSION", expression)
+    assert codemods(code.replace("ARRAY", "np.linspace(0, 1, 3)")) == ["numpy-of-device"]
+    assert not codemods(code.replace("ARRAY", "np.sqrt(n)"))
+    assert not codemods(code.replace("ARRAY", "np.ones(3)").replace(", device=device", ""))

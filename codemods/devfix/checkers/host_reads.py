@@ -150,7 +150,9 @@ def _holds_graphs(read: HostRead, source: Source) -> bool:
         return True
     kept = {source.code(func.value) for _, func in calls if func.attr in ("detach", "item")}
     return isinstance(node, ast.Name) and any(
-        func.attr == "append" and _is_name(func.value, node.id) and source.code(one.args[0]) in graphs - kept
+        func.attr == "append"
+        and getattr(func.value, "id", None) == node.id
+        and source.code(one.args[0]) in graphs - kept
         for one, func in calls
         if one.args
     )
@@ -232,12 +234,8 @@ def _assigned(nodes: Collection[ast.AST], name: str) -> list[ast.AST]:
     return [
         one.value
         for one in nodes
-        if isinstance(one, ast.Assign) and any(_is_name(target, name) for target in one.targets)
+        if isinstance(one, ast.Assign) and any(getattr(target, "id", None) == name for target in one.targets)
     ]
-
-
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _is_told_apart(read: HostRead, function: Function, analysis: Analysis) -> bool:
@@ -333,7 +331,7 @@ def _unproven(read: HostRead, source: Source) -> str:
     other = given and (read.function is None or (isinstance(key, tuple) and key[1] != id(read.function.node)))
     if other or read.place.kind == OF:
         return "this can be an accelerator"  # another function was told the device, or made the value
-    if read.operation.startswith("torch."):
+    if read.operation.startswith("torch.") or isinstance(read.node, ast.BinOp):
         return "what it makes belongs on the CPU"
     if read.is_array_function and not read.operation.startswith(_CERTAIN):
         return f"`{_reader(read, source)}` does not copy it there itself"
@@ -361,6 +359,8 @@ def _unproven_beside(read: HostRead, analysis: Analysis) -> str:
 
 
 def _reader(read: HostRead, source: Source) -> str:
+    if isinstance(read.node, ast.BinOp):  # with an array
+        return quoted(source, read.node).strip("`")
     if read.operation == "numpy" or not isinstance(read.node, ast.Call):
         return f".{read.operation}()"
     return source.code(read.node.func)

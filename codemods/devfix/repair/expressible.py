@@ -9,7 +9,7 @@ from devfix.engine.events import moved_by
 from devfix.engine.facts import Scope, Term
 from devfix.engine.files import Function
 from devfix.engine.places import CHOICE, Place, alternatives
-from devfix.models.loader import tensor_attributes
+from devfix.models.loader import models, tensor_attributes
 from devfix.repair.written import bound_around, is_unfilled
 from devfix.text.bindings import set_to_none
 from devfix.text.names import is_local, parameter, stores
@@ -130,6 +130,8 @@ def _writable(source: Source, term: Term, at: ast.AST, function: ast.AST | None)
     if supposed and _is_no_tensor(source, term.text, function or source.tree):
         return False
     if term.form != "device" and _is_moved_only_below(source, term.text, at, function):
+        return False
+    if term.form in ("name", "tensor") and _is_made_below(source, term.text, statement):
         return False
     if isinstance(expression, ast.Subscript) and is_unfilled(source, expression.value, at, function):
         return False
@@ -297,3 +299,14 @@ def _is_moved_only_below(source: Source, path: str, at: ast.AST, function: ast.A
         and source.enclosing(call, *FUNCTIONS) is function
     ]
     return bool(moves) and min(moves) > start
+
+
+def _is_made_below(source: Source, name: str, statement: ast.stmt) -> bool:
+    """Is a tensor made of what has a name, below a statement? `x = torch.tensor(x)`: above, it need not be one."""
+    return any(
+        isinstance(one.value, ast.Call)
+        and models().makes(source.qualified(one.value.func))
+        and any(isinstance(part, ast.Name) and part.id == name for part in walk(one.value))
+        for one in source.of_kind(ast.Assign, source.scope(statement))
+        if one.lineno > statement.lineno and source.code(one.targets[0]) == name
+    )

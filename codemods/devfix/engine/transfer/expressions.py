@@ -99,6 +99,8 @@ class Expressions(Attributes):
             return tensor.but(kind=TENSOR, role="item" if tensor.role == "item" else "")
         if rest.kind == SEQUENCE and left is rest:
             return rest
+        if rest.kind == ARRAY and rest.rank == 1:
+            self.on_host(node, tensor, at if tensor is left else other, f"numpy.{_sign(op)}", (TENSOR,))
         if tensor.rank != 1 and self.where(tensor).on_host:
             return Value(TENSOR, rank=tensor.rank)  # the other may be a tensor elsewhere
         return tensor.but(kind=TENSOR, role="")
