@@ -156,6 +156,7 @@ class Runs:
             self._insists(one, "", "") or self._runs_cuda(one, self._code(one), "") for one in programs
         )
 
+    @depends.kept
     def is_program(self, path: str) -> bool:
         """Does a file do something where it is run, and is it no test?"""
         return not self.is_test(path) and _is_program(self._code(path))
@@ -287,7 +288,7 @@ def _bare(text: str) -> bytes:
 
 @lru_cache(maxsize=REACH)
 def _is_program(code: bytes) -> bool:
-    return _PROGRAM.search(code) is not None
+    return b"__main__" in code or _PROGRAM.search(code) is not None
 
 
 @lru_cache(maxsize=REACH)
