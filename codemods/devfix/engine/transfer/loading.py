@@ -47,6 +47,7 @@ class Loaded:
     computing: set[ast.Call] = field(default_factory=set)
     hands_on: set[Function] = field(default_factory=set)
     takers: dict[ast.Call, tuple[Function | None, tuple[Scope, ...]]] = field(default_factory=dict)
+    has_begun: bool = False  # has any value origins? Else none is looked for
 
 
 def origins(value: Value, depth: int = _DEEP) -> frozenset[ast.Call]:
@@ -56,15 +57,6 @@ def origins(value: Value, depth: int = _DEEP) -> frozenset[ast.Call]:
         for one in elements(value):
             if one.origins or one.kind in _CONTAINERS:
                 found |= origins(one, depth - 1)
-    return found
-
-
-def _given(arguments: Arguments) -> frozenset[ast.Call]:
-    """The calls that loaded something in the arguments of a call."""
-    found = frozenset[ast.Call]()
-    for value, _ in (*arguments[0], *arguments[1].values()):
-        if value.origins or value.kind in _CONTAINERS:
-            found |= origins(value)
     return found
 
 
@@ -79,7 +71,7 @@ class Loading(Run):
     def eval(self, node: ast.expr) -> Value:
         handler = HANDLERS.get(node.__class__)
         value = handler(self, node) if handler is not None else ANYTHING
-        if value.origins or value.kind in _CONTAINERS:
+        if self.analysis.loaded.has_begun and (value.origins or value.kind in _CONTAINERS):
             self._reach(node, origins(value))
         return value
 
@@ -135,6 +127,7 @@ class Loading(Run):
                 unasked = unasked or self.state.names[ARGUMENT].kind == NONE
             into, known = row is not None and row.into, row is not None
             found[node] = Load(node, name, function, self.scopes(), into, known, unasked, wrapped)
+        self.analysis.loaded.has_begun = True
         return made.but(origins=frozenset({node}))
 
     def call_function(
@@ -145,7 +138,7 @@ class Loading(Run):
         arguments: Arguments,
         outer: Frame | None = None,
     ) -> Value:
-        if _given(arguments):
+        if self._of_loads(arguments):
             self.analysis.loaded.followed.add(node)
         made = super().call_function(node, function, me, arguments, outer)
         if function not in self.analysis.loaded.hands_on or function.name == "__init__":
@@ -172,7 +165,7 @@ class Loading(Run):
     # --- where it goes -----------------------------------------------------------------------
 
     def method(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
-        given, held = (*arguments[0], *arguments[1].values()), _given(arguments)
+        held = self._of_loads(arguments)
         made = super().method(node, base, name, arguments)
         if held:
             self.analysis.loaded.receivers[node] = base
@@ -180,6 +173,7 @@ class Loading(Run):
                 self._add(node.func.value, held)
         if not base.origins:
             return made
+        given = (*arguments[0], *arguments[1].values())
         if any(value.kind == TENSOR and not value.assumed for value, _ in given):
             self.analysis.loaded.computing.add(node)
         if given and self._is_number(node, given[0][0].const):
@@ -245,8 +239,16 @@ class Loading(Run):
         """What a function gives that gives its arguments, or a part of them."""
         if (name not in _SAME and not says("adapts", name)) or origins(made):
             return made
-        held = _given(arguments)
+        held = self._of_loads(arguments)
         return made.but(origins=held) if held else made
+
+    def _of_loads(self, arguments: Arguments) -> frozenset[ast.Call]:
+        """The calls that loaded something in the arguments of a call."""
+        found = frozenset[ast.Call]()
+        for value, _ in (*arguments[0], *arguments[1].values()) if self.analysis.loaded.has_begun else ():
+            if value.origins or value.kind in _CONTAINERS:
+                found |= origins(value)
+        return found
 
 
 @remembered
