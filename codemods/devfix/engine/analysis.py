@@ -251,10 +251,8 @@ class Analysis(Context):
             return self._given(caller, node, function, known[0])
         self._runs[function] = self._runs.get(function, 0) + 1
         self._budgets[caller.away_of(function.file) > 1] -= 1
-        inner = State()
-        inner.names = Names(names.items())
-        inner.heap, inner.places, inner.stamps = state.heap, state.places, state.stamps
-        inner.path = state.path
+        inner = state.aside()
+        inner.names, inner.dead = Names(names.items()), False
         before = state.stamps.copy()
         depth = caller.depth + 1
         frame = self.runs(

@@ -74,7 +74,6 @@ class Context:
         self.collated: dict[tuple[object, str], list[Value]] = {}
         self.over_moved: set[tuple[object, str]] = set()
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
-        self._forms: dict[Function, dict[str, Forms]] = {}
         self._bodies: dict[str, Run] = {}
         self.relevance = Relevance()
 
@@ -95,9 +94,10 @@ class Context:
 
     def forms(self, function: Function) -> dict[str, Forms]:
         """The forms of the parameters of a function that may be devices, by what is written about them."""
-        found = self._forms.get(function)
+        key = of_parameters, self._moves(function)
+        found: dict[str, Forms] | None = function.remembered.get(key)
         if found is None:
-            found = self._forms[function] = of_parameters(function, moves=self._moves(function))
+            found = function.remembered[key] = of_parameters(function, moves=key[1])
         return found
 
     def _moves(self, function: Function) -> bool:

@@ -117,13 +117,14 @@ def is_set_up(path: str, source: Source) -> bool:
 def _networks(source: Source) -> frozenset[str]:
     saved = _called_of(_SAVED, source.text)  # so are optimizers, which nobody calls
     called = {_METHOD.sub("", source.code(one.func)) for one in source.calls} if saved else set[str]()
-    first = [
-        (source.code(one.func).rpartition(".")[2], source.code(one.args[0]))
-        for one in source.calls
-        if one.args
-    ]
-    given = {one for name, one in first if computes(name)}
-    averaged = {one.removesuffix(".parameters()") for name, one in first if is_average(name)}
+    given, averaged = set[str](), set[str]()
+    for one in source.calls:
+        if one.args:
+            name = getattr(one.func, "attr", "") or source.code(one.func).rpartition(".")[2]
+            if computes(name):
+                given.add(source.code(one.args[0]))
+            if is_average(name):
+                averaged.add(source.code(one.args[0]).removesuffix(".parameters()"))
     used = _called_of(_NETWORK_USE, source.text).union(filter(is_module_name, given))
     used |= _called_of(_PART_USE, source.text) & _called_of(_MOVED, source.text)
     return frozenset(used | averaged | (saved & (called | given)))

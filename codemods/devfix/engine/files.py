@@ -172,7 +172,8 @@ class Class:
     @cached_property
     def _registers_itself(self) -> bool:
         nodes = (node for method in self.methods.values() for node in method.nodes)
-        return any(_registers(node, self.file) for node in nodes)
+        told = any(map(self.file.source.has, ("register_", "Parameter")))
+        return told and any(_registers(node, self.file) for node in nodes)
 
     def method(self, name: str) -> Function | None:
         return next((one.methods[name] for one in self.lineage if name in one.methods), None)
@@ -254,6 +255,7 @@ class File:
         self._found: dict[str, Function | Class | None] = {}
         self._values: dict[str, tuple[File, str] | None] = {}
         self.libraries: dict[str, Any] = {}  # dotted names, as values of the engine
+        self.others: dict[str, Any] = {}  # names that nothing in the file binds, except a `def` or `class`
 
     def _collect(self, body: list[ast.stmt], outer: Function | None, top: bool) -> None:
         for one in body:
@@ -330,14 +332,10 @@ class File:
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
-        if isinstance(node, ast.Subscript):  # Generic[T]
-            return self.dotted(node.value)
-        if not isinstance(node, ast.Name):
-            return ""
-        root = self.source.imports.get(node.id)
-        if root is None:
-            root = self.starred(node.id) or node.id
-        return ".".join([root, *reversed(parts)])
+        if isinstance(node, ast.Name):
+            root = self.source.imports.get(node.id) or (self.stars and self.starred(node.id)) or node.id
+            return ".".join([root, *reversed(parts)]) if parts else root
+        return self.dotted(node.value) if isinstance(node, ast.Subscript) else ""  # Generic[T]
 
     @cached_property
     def _known_stars(self) -> list[str]:

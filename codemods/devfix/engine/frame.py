@@ -201,11 +201,14 @@ class Frame(ABC):
 
     def named(self, name: str, node: ast.AST) -> Value:
         """The value of a name that nothing was bound to: an import, a definition, or not known."""
+        known: Value | None = self.file.others.get(name)
+        if known is not None:
+            return known
         imported = self.file.source.imports.get(name)
         if imported is None:
             made = self.file.classes.get(name) or self.file.functions.get(name) or self.file.from_stars(name)
             if made is not None:
-                return Value(CLASS if isinstance(made, Class) else FUNCTION, ref=made)
+                return self._other(name, Value(CLASS if isinstance(made, Class) else FUNCTION, ref=made))
             imported = self.file.starred(name)
             if not imported and self.file.stars and name not in self.file.globals:
                 held = self._held(f"{STAR}{name}")
@@ -216,7 +219,13 @@ class Frame(ABC):
             if value.kind == DEVICE or (value.kind == MODULE and self.function is None):
                 self.analysis.global_names(self.file)[name] = value
             return value
-        return A_TEXT if name == "__name__" else Value(UNKNOWN, Place(AT, ("global", self.file.path, name)))
+        place = Place(AT, ("global", self.file.path, name))
+        return self._other(name, A_TEXT if name == "__name__" else Value(UNKNOWN, place))
+
+    def _other(self, name: str, value: Value) -> Value:
+        if not self.file.stars:  # else it may be of another file
+            self.file.others[name] = value
+        return value
 
     def library(self, dotted: str) -> Value:
         """What a dotted name of another file or package is."""

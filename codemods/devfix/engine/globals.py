@@ -40,6 +40,8 @@ def known_to(caller: Frame, function: Function) -> tuple[object, ...]:
     """How the modules and tensors of the file are that a function names: calls may have changed them."""
     held, running = caller.analysis.global_names(function.file), [caller, *_around(caller)]
     bound = [one for one in running if one.globals and one.file is function.file]
+    if not bound and not held.may_tell:
+        return ()
     named = function.file.source.names(function.node)
     known = dict(held.telling(named))
     for one in reversed(bound):

@@ -103,3 +103,17 @@ def is_plain(value: Value) -> bool:
     if value.kind == UNKNOWN:
         return not (value.links or value.role or value.assumed or value.bound or value.place.kind == OF)
     return value.kind in (NUMBER, TEXT, NONE)
+
+
+def is_stub(function: Function) -> bool:
+    """Is it left to subclasses: only a docstring, `pass`, `...` or an error?"""
+    body = function.node.body
+    if not isinstance(body[-1], (ast.Pass, ast.Raise, ast.Expr)):
+        return False
+    return all(isinstance(one, (ast.Pass, ast.Raise)) or _is_constant(one) for one in body) and (
+        any("abstract" in one for one in function.decorators) or not isinstance(body[-1], ast.Pass)
+    )
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

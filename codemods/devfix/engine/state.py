@@ -54,6 +54,11 @@ class Names(Layered[str, Value]):
                 known.choices.setdefault(condition, {})[key] = None
         super().__setitem__(key, value)
 
+    @property
+    def may_tell(self) -> bool:
+        """May any of them be on a device?"""
+        return bool(self._notes.telling)
+
     def telling(self, named: Container[str] | None = None) -> Iterator[tuple[str, Value]]:
         """What may be on a device, in the order in which the names were bound first; of some names, or of all."""
         names = [name for name in self._notes.telling if named is None or name in named]

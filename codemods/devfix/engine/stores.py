@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from devfix.engine.files import Class, Function
+from devfix.engine.files import Class, Function, stored
 from devfix.text.source import Source, remembered
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
@@ -112,6 +112,14 @@ def _store(source: Source, node: ast.Attribute, method: Method) -> Store | None:
                 part = value.elts[at] if written and isinstance(value, (ast.Tuple, ast.List)) else None
                 return Store(node, statement, method, "unpack", value, part)
     return Store(node, statement, method, "other")
+
+
+def changed_by(method: Function) -> list[str]:
+    """The attributes of `self` that a method stores, or changes in place, or an item of; found out once."""
+    found: list[str] | None = method.remembered.get(changed_by)
+    if found is None:
+        found = method.remembered[changed_by] = [*dict.fromkeys(stored(method, items=True))]
+    return found
 
 
 def super_call(owner: Class) -> ast.stmt | None:

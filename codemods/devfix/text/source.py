@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property, wraps
 from itertools import accumulate
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from devfix.findings import Span
 from devfix.text.lines import line_starts
@@ -66,7 +66,8 @@ def remembered(
         key, memo = (make, about, *named.items()), source.remembered
         if key not in memo:
             memo[key] = make(source, *about, **named)
-        return cast(Made, memo[key])
+        found: Made = memo[key]
+        return found
 
     return known
 
@@ -128,6 +129,9 @@ class Source:
 
     def span(self, node: ast.AST) -> Span:
         """Where a node stands; decorators belong to the function or class."""
+        return Span(*self._ends(node))
+
+    def _ends(self, node: ast.AST) -> tuple[int, int]:
         first = node
         decorators = getattr(node, "decorator_list", None)
         if decorators:
@@ -135,14 +139,13 @@ class Source:
             start = self.text.rindex("@", 0, self.offset(first.lineno, first.col_offset))
         else:
             start = self.offset(first.lineno, first.col_offset)  # type: ignore[attr-defined]
-        return Span(start, self.offset(node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
+        return start, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
     def code(self, node: ast.AST) -> str:
         """The text of a node as it stands in the file."""
         found: str | None = self.remembered.get(node)
         if found is None:
-            span = self.span(node)
-            found = self.remembered[node] = self.text[span.start : span.end]
+            found = self.remembered[node] = self.text[slice(*self._ends(node))]
         return found
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -261,7 +264,8 @@ class Source:
             else:
                 below = walk(root, _OF_STATEMENTS if issubclass(kind, ast.stmt) else _FIELDS)
             self.remembered[kind, root] = tuple([node for node in below if isinstance(node, kind)])
-        return cast(tuple[Node, ...], self.remembered[kind, root])
+        found: tuple[Node, ...] = self.remembered[kind, root]
+        return found
 
     @cached_property
     def _by_kind(self) -> dict[type[ast.AST], list[ast.AST]]:
@@ -284,7 +288,8 @@ class Source:
             for node in self.of_kind(ast.Name, root):
                 found.setdefault(node.id, []).append(node)
             self.remembered[key] = {name: tuple(nodes) for name, nodes in found.items()}
-        return cast(dict[str, tuple[ast.Name, ...]], self.remembered[key])
+        known: dict[str, tuple[ast.Name, ...]] = self.remembered[key]
+        return known
 
     @cached_property
     def remembered(self) -> dict[Hashable, Any]:

@@ -102,9 +102,11 @@ class Autocasts(Conditions):
 
     def handed_type(self, node: ast.Call, function: Function, me: Value | None, arguments: Arguments) -> None:
         """Note what a call gives for the parameters that its function hands on as the type of a device."""
+        if function not in self.analysis.typed:
+            return
         values, keywords = arguments
         names = function.positional[1 if me is not None and not function.static else 0 :]
-        for slot in [*self.analysis.typed.get(function, ())]:
+        for slot in [*self.analysis.typed[function]]:
             index = len(names) + slot if isinstance(slot, int) else names.index(slot) if slot in names else -1
             given = values[index] if 0 <= index < len(values) else None
             if isinstance(slot, str):

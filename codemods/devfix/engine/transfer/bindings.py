@@ -34,6 +34,7 @@ from devfix.engine.values import (
     Assumption,
     Value,
 )
+from devfix.text.source import Source, remembered
 
 _LOOKUPS = ("getattr", "next")  # these make nothing
 
@@ -135,7 +136,7 @@ class Bindings(Expressions):
             return value
         name, source = self.file.dotted(node.func), self.file.source
         own = value.role == "" and not (
-            isinstance(node.func, ast.Name) or name.partition(".")[0] in self._packages()
+            isinstance(node.func, ast.Name) or name.partition(".")[0] in _packages(source)
         )
         found = value.role == "" and (value.links or name.partition(".")[0] == "torch" or name in _LOOKUPS)
         if found or not is_set_up(path, source):
@@ -154,9 +155,6 @@ class Bindings(Expressions):
         self.analysis.made[cell] = made
         self.analysis.parts.set_up.add(cell)
         return made
-
-    def _packages(self) -> set[str]:
-        return {one.partition(".")[0] for one in self.file.source.imports.values()}
 
     def _cell(self, value: Value) -> Any:
         return value.place._replace(kind="in", key=value.ref)
@@ -254,3 +252,8 @@ def _of_parameter(place: Place, module: Place) -> Place:
     if place.kind == CHOICE and place.then is not None and place.other is not None:
         return choose(place.key, _of_parameter(place.then, module), _of_parameter(place.other, module))
     return place if place.on_device and place.kind != OF else module
+
+
+@remembered
+def _packages(source: Source) -> set[str]:
+    return {one.partition(".")[0] for one in source.imports.values()}

@@ -24,7 +24,7 @@ from devfix.engine.places import (
     Place,
     is_parameter,
 )
-from devfix.engine.relevance import is_plain
+from devfix.engine.relevance import is_plain, is_stub
 from devfix.engine.transfer.lambdas import Lambdas
 from devfix.engine.transfer.requirements import is_loaded
 from devfix.engine.uses import speaks_of
@@ -301,7 +301,7 @@ class Calls(Lambdas):
         outer: Frame | None = None,
     ) -> Value:
         """Run a function with these arguments, or take what an equal run came to."""
-        if _is_stub(function):  # what it does is out of sight
+        if is_stub(function):  # what it does is out of sight
             self.escape(arguments, function.name)
             return self.like_given(node, function.name, arguments)
         bound = self._bound(node, function, me, arguments)
@@ -378,15 +378,3 @@ def _lacks(node: ast.Call, function: Function, me: Value | None, bound: dict[str
     if any(isinstance(one, ast.Starred) for one in node.args) or not all(one.arg for one in node.keywords):
         return False
     return len(bound) >= len(node.args) + len(node.keywords)
-
-
-def _is_stub(function: Function) -> bool:
-    """Is it left to subclasses: only a docstring, `pass`, `...` or an error?"""
-    body = function.node.body
-    return all(isinstance(one, (ast.Pass, ast.Raise)) or _is_constant(one) for one in body) and (
-        any("abstract" in one for one in function.decorators) or not isinstance(body[-1], ast.Pass)
-    )
-
-
-def _is_constant(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

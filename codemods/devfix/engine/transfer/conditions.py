@@ -321,8 +321,8 @@ class Conditions(Devices):
             self.state.path = self.state.path | set(conditions)
             for key, holds in conditions:
                 self.state.names.assume(key, holds)
-        if names:
-            self.state.names.update(names)
+        for name, value in names.items():
+            self.state.names[name] = value
 
 
 def _compared(left: Value, op: type[ast.cmpop], right: Value) -> bool | None:

@@ -189,8 +189,9 @@ class Functions(Containers):
         key, uses = value.place.key, self.uses()
         if row.form != "same" or (isinstance(key, tuple) and key[0] == "item"):
             return False
-        names = {one.id for one in ast.walk(at) if isinstance(one, ast.Name)}
-        return uses is None or names.isdisjoint(uses.keyed)
+        if uses is None or not uses.keyed:
+            return True
+        return uses.keyed.isdisjoint(one.id for one in ast.walk(at) if isinstance(one, ast.Name))
 
     def _made(self, node: ast.Call, row: Row, dotted: str, first: Value, arguments: Arguments) -> Value:
         values, keywords = arguments

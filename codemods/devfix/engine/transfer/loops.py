@@ -122,7 +122,7 @@ class Loops(Processes):
             self.rounds -= turn
             ends = self.loops.pop()
             if not state.dead:
-                ends.append(state.copy())
+                ends.append(state.aside())  # it becomes another one below
             if not ends:
                 final = before
                 break
@@ -131,7 +131,7 @@ class Loops(Processes):
                 self._mixed_ends(made, one, body[0])
                 made = merge(made, one)
             made.dead, made.path = False, path
-            final = merge(final, made.copy()) if turn else made
+            final = merge(final, made) if turn else made
             if turn or self.rounds or not (again or _changed(before, made)):
                 break
             state.take(made.copy())  # the second round goes on where the first one ended

@@ -21,7 +21,7 @@ from devfix.engine.evidence import (
 )
 from devfix.engine.evidence_of_loads import says
 from devfix.engine.evidence_of_modules import is_average, is_optimizer, scatters_inputs, unpacks_device
-from devfix.engine.files import Class, Function, stored
+from devfix.engine.files import Class, Function
 from devfix.engine.frame import Arguments
 from devfix.engine.places import (
     AT,
@@ -37,6 +37,7 @@ from devfix.engine.places import (
     Place,
     alternatives,
 )
+from devfix.engine.stores import changed_by
 from devfix.engine.transfer.elements import ANYWHERE
 from devfix.engine.transfer.modules import Modules
 from devfix.engine.transfer.requirements import Operand
@@ -220,7 +221,7 @@ class OutOfSight(Modules):
         self.escape(arguments, function.name)
         active = function in self.analysis.active
         if me is not None and me.ref is not None and not active:
-            for name in stored(function, items=True):
+            for name in changed_by(function):
                 self.state.set_attribute(me.ref, name, ANYTHING)
             if me.kind == MODULE and function.owner is not None and speaks_of(function.owner, "to", "cuda"):
                 self.state.set_place(me.ref, NOWHERE)
