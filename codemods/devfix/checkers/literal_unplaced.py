@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from devfix.checkers.literal_guards import Told, guard_of, is_for_cuda
-from devfix.checkers.literal_programs import SCRIPT, Program, Verdict
+from devfix.checkers.literal_programs import Program, Verdict, is_script
 from devfix.engine.files import File
 from devfix.engine.named import Named
 from devfix.engine.transfer.elements import ANYWHERE
@@ -64,7 +64,7 @@ def _is_chosen(source: Source, node: ast.Call) -> bool:
 def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
     """`device = "cuda"` in a script that asks for no accelerator elsewhere: one word keeps it from running without."""
     source, file = program.source, program.analysis.file
-    if left or not SCRIPT.search(source.text) or program.flow.project.needs_cuda() is True:
+    if left or not is_script(source.text) or program.flow.project.needs_cuda() is True:
         return
     places = [one for one in _devices_given(file) if one not in program.analysis.named.calls]
     if len(places) != 1 or guard_of(source, places[0]).told is not Told.NOTHING:

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devfix.checkers.literal_programs import SCRIPT
+from devfix.checkers.literal_programs import is_script
 from devfix.checkers.moved_below import is_moved_below
 from devfix.checkers.signs import root_name
 from devfix.engine.analysis import Analysis
@@ -85,7 +85,7 @@ def is_reached(flow: Flow, node: ast.AST | None) -> bool:
         return False
     top, text = _top(flow.source, node)
     is_class = any(one.name == top for one in flow.source.of_kind(ast.ClassDef))
-    if SCRIPT.search(flow.source.text) or not flow.project.is_in_view():
+    if is_script(flow.source.text) or not flow.project.is_in_view():
         text = flow.source.text  # what it says may be for all of its functions
     if _SIGN.search(text) or (top and not is_class and flow.project.used(top) is False):
         return True  # nobody knows the programs of what nothing here uses

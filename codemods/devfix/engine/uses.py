@@ -133,9 +133,9 @@ _SIZED = frozenset(
     {"arange", "range", "linspace", "logspace", "eye", "randperm", "zeros", "ones", "rand", "randn", "empty"}
 )
 
-# Kinds of nodes that say nothing of names by themselves; most nodes are of these.
-_PLAIN_NODES = frozenset(
-    {ast.Name, ast.Constant, ast.arg, ast.keyword, ast.Return, ast.Tuple, ast.BinOp, ast.Compare}
+# Kinds of nodes that say something of names; most nodes are of others.
+_READ = frozenset(
+    {ast.Attribute, ast.Call, ast.If, ast.Assign, ast.Expr, ast.For, ast.comprehension, ast.Subscript}
 )
 
 
@@ -166,7 +166,7 @@ class Uses:
         dotted = function.file.dotted
         find = models().function
         for node in function.nodes:
-            if node.__class__ in _PLAIN_NODES:
+            if node.__class__ not in _READ:
                 continue
             if isinstance(node, ast.Attribute):
                 if node.attr in ("device", "cuda", "is_cuda"):
