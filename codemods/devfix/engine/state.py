@@ -52,7 +52,9 @@ class Names(Layered[str, Value]):
         if value.place.kind == CHOICE:
             for condition in conditions(value.place):
                 known.choices.setdefault(condition, {})[key] = None
-        super().__setitem__(key, value)
+        if self._is_shared:  # as `Layered` does, without the call: few things are done as often
+            self._own, self._is_shared = self._own.copy(), False
+        self._own[key] = value
 
     @property
     def may_tell(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from devfix.engine.events import ATTACHED, FILLED, OWNED, RETURNED, USED, Event
@@ -64,7 +64,7 @@ class Histories(Elements):
         place = self.where(module) if place is None else place
         children = self.cells(child) if child is not None else ()
         stays = self._stays(child, 0) if child is not None else self.where(module).on_host
-        via, frame = "", cast(Frame, self)
+        via, frame, known = "", cast(Frame, self), {*cells}
         while True:
             source = frame.file.source
             if frame.file is frame.analysis.file and node in source.parents:
@@ -80,7 +80,7 @@ class Histories(Elements):
             if frame.called is None or frame.caller is None or what == RETURNED or _makes(frame, cells[0]):
                 return
             call, given = frame.called
-            found = next((one for value, one in given if set(self.cells(value)[:1]) & {*cells}), None)
+            found = next((one for value, one in given if not known.isdisjoint(self.cells(value)[:1])), None)
             if found is None:
                 return
             device = self._device(frame, given, place, device)
@@ -146,14 +146,16 @@ class Histories(Elements):
                 found += [one for one in self._around(cell) if one not in found]
         return tuple(found)
 
-    def _around(self, cell: object) -> Iterator[object]:
+    def _around(self, cell: object) -> list[object]:
+        found: list[object] = []
         if isinstance(cell, tuple) and len(cell) > 1:
             if cell[0] in _PARTS:
-                yield cell[1]
+                found.append(cell[1])
             elif cell[0] == "either":
-                yield from cell[1:3]
+                found += cell[1:3]
         if cell in self.analysis.part_of:
-            yield self.analysis.part_of[cell]
+            found.append(self.analysis.part_of[cell])
+        return found
 
     def _stays(self, part: Value, depth: int) -> bool:
         """Has it anything that is on the CPU because nobody moved it?"""
