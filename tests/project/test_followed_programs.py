@@ -235,6 +235,13 @@ def test_a_library_that_many_programs_load_is_not_followed(tmp_path: Path) -> No
     assert found(tmp_path) == []
 
 
+def test_tests_do_not_make_a_library_of_a_file(tmp_path: Path) -> None:
+    repository(tmp_path, *PLANTS["a factory of a module"][:3])
+    for number in range(8):
+        (tmp_path / f"test_{number}.py").write_text(MAIN)
+    assert found(tmp_path) == ["net.py:12 place-factory"]
+
+
 def test_kept_results_depend_on_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = tmp_path / "repo"
     repo.mkdir()
