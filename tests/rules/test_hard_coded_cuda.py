@@ -250,7 +250,7 @@ UNSAFE = {
     "other functions need CUDA": (
         "def g(n):\n    return torch.zeros(n, device='cuda')\n"
         "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0), device='cuda')\n    return torch.cat([x, y])\n",
-        "def g(n):\n    return torch.zeros(n, device='cuda')\n"
+        "def g(n):\n    return torch.zeros(n, device='cuda' if torch.cuda.is_available() else 'cpu')\n"
         "def f(x: torch.Tensor):\n    y = torch.zeros(x.size(0), device=x.device)\n    return torch.cat([x, y])\n",
     ),
     "a parameter of the function": (
@@ -476,9 +476,38 @@ def test_a_device_that_is_bound_before_the_function_is_called() -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_callers_may_not_have_is_shown(name: str) -> None:
+    """No device is known that they could be on; CUDA can be used only if it is available."""
     found = findings(RULE, HEAD + SHOWN[name])
-    assert found and not any(one.fix and one.fix.edits for one in found)
-    assert all("goes to the current GPU" in one.message for one in found)
+    assert found and all("goes to the current GPU" in one.message for one in found)
+    fixes = [one.fix for one in found if one.fix is not None]
+    assert {(one.title, one.safety) for one in fixes} <= {("use CUDA only if it is available", Safety.UNSAFE)}
+    text = fixed(RULE, HEAD + SHOWN[name])
+    assert text.count("torch.cuda.is_available()") == SHOWN[name].count("torch.cuda.is_available()") + len(
+        fixes
+    )
+    assert not [one for one in findings(RULE, text) if one.fix is not None]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x.cuda()", 'x.to("cuda" if torch.cuda.is_available() else "cpu")'),
+        ("x.cuda(1)", None),
+        ("x.to('cuda')", "x.to('cuda' if torch.cuda.is_available() else 'cpu')"),
+        (
+            "x.cuda(non_blocking=True)",
+            'x.to("cuda" if torch.cuda.is_available() else "cpu", non_blocking=True)',
+        ),
+        (
+            "x.to(torch.cuda.current_device())",
+            'x.to(torch.cuda.current_device() if torch.cuda.is_available() else "cpu")',
+        ),
+        ("x.to(torch.cuda.current_device() + 1)", None),
+    ],
+)
+def test_cuda_only_if_it_is_available(before: str, after: str | None) -> None:
+    text = "import torch\ndef f(x: torch.Tensor):\n    return {}\n"
+    assert fixed(RULE, text.format(before)) == text.format(after or before)
 
 
 def test_what_is_fixed_is_silent() -> None:

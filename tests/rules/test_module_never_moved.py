@@ -449,3 +449,33 @@ def test_a_layer_that_is_left_out_where_a_constructor_moves_the_others() -> None
 def test_a_layer_that_the_others_do_not_speak_of(old: str, new: str) -> None:
     assert old in PARTS
     assert findings(RULE, PARTS.format("").replace(old, new)) == []
+
+
+HANDED = """\
+import torch
+from parts import Encoder, Head
+from settings import read
+
+
+def evaluate(encoder, head, data, device):
+    encoder.eval()
+    head.eval()
+    for x in data:
+        print(head(encoder(x.to(device))))
+
+
+def main(data):
+    device = read()["device"]
+    encoder = Encoder(3){0}
+    state = torch.load("x", map_location=device)
+    encoder.load_state_dict(state["encoder"])
+    last = Head(3){0}
+    last.load_state_dict(state["head"])
+    evaluate(encoder, last, data, device)
+"""
+
+
+def test_what_gets_its_state_and_is_passed_on_as_a_network_is_one() -> None:
+    before, after = HANDED.format(""), HANDED.format(".to(device)")
+    assert fixed(RULE, before).count("last = Head(3).to(device)") == 1
+    assert findings(RULE, after) == []

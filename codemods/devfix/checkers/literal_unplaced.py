@@ -11,7 +11,9 @@ from devfix.checkers.literal_programs import Program, Verdict, is_script
 from devfix.engine.files import File
 from devfix.engine.named import Named
 from devfix.engine.transfer.elements import ANYWHERE
+from devfix.engine.values import PLACED
 from devfix.findings import ReplaceExpression, Safety
+from devfix.repair.without_cuda import at_name
 from devfix.text.names import path_of
 from devfix.text.source import FUNCTIONS, Source
 
@@ -33,15 +35,19 @@ def unplaced(program: Program, left: list[Named]) -> Iterator[Verdict]:
     if are_many(program, left):
         return
     asked = [node for node in source.of_kind(ast.Call) if source.qualified(node.func) == _CURRENT]
-    places = [
-        *(one.node for one in left if one.value.role not in ANYWHERE),
-        *(node for node in asked if not _is_chosen(source, node)),
+    places: list[tuple[ast.expr, ast.expr]] = [
+        *((one.node, one.literal) for one in left if one.value.role not in ANYWHERE),
+        *((node, node) for node in asked if not _is_chosen(source, node)),
     ]
-    for place in places:
+    moved = {one.node: one.value.kind in PLACED for one in left if one.form in ("cuda", "legacy")}
+    for place, literal in places:
         if _is_parallel(source, place):
             continue
         if program.may_lack_cuda(place) and not (program.needs_cuda(place) or program.is_sent(place)):
-            yield Verdict(source.span(place), source.code(place), "", _ALONE, (), Safety.MANUAL)
+            edits = at_name(source, place, literal) if moved.get(place, True) else ()
+            safety = Safety.UNSAFE if edits else Safety.MANUAL
+            title = "use CUDA only if it is available" if edits else ""
+            yield Verdict(source.span(place), source.code(place), "", _ALONE, edits, safety, title=title)
 
 
 def _is_parallel(source: Source, node: ast.expr) -> bool:

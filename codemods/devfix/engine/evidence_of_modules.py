@@ -127,7 +127,15 @@ def _networks(source: Source) -> frozenset[str]:
                 averaged.add(source.code(one.args[0]).removesuffix(".parameters()"))
     used = _called_of(_NETWORK_USE, source.text).union(filter(is_module_name, given))
     used |= _called_of(_PART_USE, source.text) & _called_of(_MOVED, source.text)
-    return frozenset(used | averaged | (saved & (called | given)))
+    return frozenset(used | averaged | (saved & (called | given | _handed(source, used) if saved else saved)))
+
+
+def _handed(source: Source, networks: set[str]) -> set[str]:
+    """What is passed to functions of the file for parameters that are networks there."""
+    names = {one.name: [arg.arg for arg in one.args.args] for one in source.of_kind(ast.FunctionDef)}
+    calls = [(one, names.get(getattr(one.func, "id", ""), ())) for one in source.calls]
+    pairs = (pair for call, given in calls for pair in zip(call.args, given, strict=False))
+    return {source.code(at) for at, name in pairs if name in networks}
 
 
 def _called_of(method: re.Pattern[str], text: str) -> set[str]:

@@ -32,6 +32,21 @@ def if_there(error: Reading, running: Running) -> Fixes:
         yield file, literal, f"use {ast.unparse(literal)} only if there is CUDA", _chosen(known, literal)
 
 
+def at_name(source: Source, place: ast.expr, literal: ast.expr) -> tuple[Edit, ...]:
+    """The same where an expression names CUDA by `literal`, which is a part of it, or the move that it is."""
+    if (
+        isinstance(literal, ast.Call)
+        and isinstance(literal.func, ast.Attribute)
+        and literal.func.attr == "cuda"
+    ):
+        return _moved(source, literal)
+    if literal is place and isinstance(
+        source.parents[place], (ast.BinOp, ast.Attribute, ast.Subscript, ast.Compare)
+    ):
+        return ()
+    return _chosen(source, literal)
+
+
 def _where_named(
     error: Reading, path: str, source: Source, call: ast.Call
 ) -> Iterator[tuple[str, Source, ast.Constant]]:
@@ -86,13 +101,14 @@ def _moved(source: Source, call: ast.Call) -> tuple[Edit, ...]:
     return replaced(source, call, f"{source.code(call.func.value)}.to({given})"), *imports
 
 
-def _chosen(source: Source, literal: ast.Constant) -> tuple[Edit, ...]:
+def _chosen(source: Source, literal: ast.expr) -> tuple[Edit, ...]:
     torch, imports = _torch(source)
     return replaced(source, literal, _choice(torch, source.code(literal))), *imports
 
 
 def _choice(torch: str, there: str) -> str:
-    return f'{there} if {torch}.cuda.is_available() else "cpu"'
+    quote = there[0] if there[0] in "\"'" else '"'
+    return f"{there} if {torch}.cuda.is_available() else {quote}cpu{quote}"
 
 
 def _torch(source: Source) -> tuple[str, tuple[Edit, ...]]:

@@ -48,9 +48,10 @@ class HardCodedCuda(Codemod):
     the command line's default, are reported without a fix.
 
     Where there is no such device, a function that uses CUDA by name, or always asks for
-    `torch.cuda.current_device()`, is reported without a fix if others may call it without CUDA: a program of
-    the project that chooses its device, whoever installs the project, or, where no program is in sight,
-    whoever imports the file.
+    `torch.cuda.current_device()`, is reported if others may call it without CUDA: a program of the project
+    that chooses its device, whoever installs the project, or, where no program is in sight, whoever imports
+    the file. There `x.cuda()` becomes `x.to("cuda" if torch.cuda.is_available() else "cpu")`, which changes
+    nothing where there is CUDA.
 
     It leaves alone scripts that use CUDA throughout, functions that no program in view gets to without going to
     CUDA in another place, or gets to at all where programs use the rest of the file, branches that the user chooses
@@ -71,8 +72,8 @@ class HardCodedCuda(Codemod):
 
     Unsafe for a device variable that its user may set to something else; where the operation is not on every
     path; where nothing else in the file asks for a device; for flags, and for devices chosen by what is
-    available; where the same function or class still needs CUDA elsewhere; where no program shows such a run;
-    and for buffers.
+    available; where the same function or class still needs CUDA elsewhere; where no program shows such a run, or
+    no device is known; and for buffers.
     Changed defaults are shown, never applied.
 
     ## Options
