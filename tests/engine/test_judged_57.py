@@ -147,3 +147,9 @@ def test_an_array_meets_a_tensor_on_a_device(expression: str) -> None:
     assert codemods(code.replace("ARRAY", "np.linspace(0, 1, 3)")) == ["numpy-of-device"]
     assert not codemods(code.replace("ARRAY", "np.sqrt(n)"))
     assert not codemods(code.replace("ARRAY", "np.ones(3)").replace(", device=device", ""))
+
+
+def test_a_long_chain_of_elif_is_no_reason_to_give_up() -> None:
+    arms = "".join(f"    elif key == {i}:\n        found = {i}\n" for i in range(1, 900))
+    code = f"def look(key):\n    if key == 0:\n        found = 0\n{arms}    return found\n"
+    assert codemods(CHOSEN + code + "net = nn.Linear(2, 2).to(device)\nlook(3)\nnet(torch.zeros(2))\n")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
+import devfix
 import pytest
 from applying import findings, fixed
 from devfix.findings import Safety
@@ -527,3 +529,27 @@ def test_what_is_loaded_is_followed_to_where_it_goes(way: str) -> None:
     assert not findings(
         RULE, "import torch\ndef f(net, path):\n    state = read(path)\n    " + way.format("net.use")
     )
+
+
+@pytest.mark.parametrize(
+    ("save", "told"),
+    [
+        ("torch.save({'model': model.cpu().state_dict()}, p)", False),
+        ("torch.save({'model': model.cpu().state_dict(), 'optim': optimizer.state_dict()}, p)", True),
+        ("model.to('cpu')\n    save(model.state_dict(), p)", False),
+        ("torch.save({'model': model.state_dict()}, p)", True),
+    ],
+)
+def test_checkpoints_of_a_project_that_are_copied_to_the_cpu(tmp_path: Path, save: str, told: bool) -> None:
+    """Without the state of an optimizer, nothing of them is on a GPU."""
+    keep = f"import torch\nfrom torch import save\n\n\ndef keep(model, optimizer, p):\n    {save}\n"
+    use = (
+        "import argparse\nimport torch\nfrom keep import keep\n\n\nparser = argparse.ArgumentParser()\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "model = torch.nn.Linear(2, 2)\nstate = torch.load(parser.parse_args().path)\n"
+        'model.load_state_dict(state["model"])\nmodel.to(device)\n'
+    )
+    (tmp_path / "keep.py").write_text(keep)
+    (tmp_path / "main.py").write_text(use)
+    found = devfix.check(tmp_path, settings=False).findings
+    assert ("map-location" in [one.codemod for one in found]) is told

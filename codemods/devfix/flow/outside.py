@@ -185,6 +185,10 @@ class Outside:
         """
         return self.project is not None and self.project.runs.unreached(self.path, self.source.text, name)
 
+    def writes_optimizers(self) -> bool:
+        """Does any checkpoint of the project hold the state of an optimizer?"""
+        return self.project is not None and self.project.facts.writes_optimizers()
+
     def writes_from_cpu(self) -> bool:
         """Does the project write checkpoints, and all of them from the CPU?"""
         return self.project is not None and self.project.facts.writes_from_cpu()

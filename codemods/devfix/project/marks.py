@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
+from devfix.project.saving import saves
+
 CHOOSES = "!chooses"  # no name: files that show a choice between CUDA and something else
 OTHER = "!other"  # no name: files that show a GPU besides the current one
 ONLY = "!only"  # no name: files that cannot be imported, or used, without CUDA, whatever is chosen
@@ -144,7 +146,7 @@ def places(data: bytes) -> bool:
 
 def writes(data: bytes) -> bool:
     """Does a file write a checkpoint, and not what it has fetched?"""
-    if b"torch.save(" not in data:
+    if not saves(data):
         return False
     return b"state_dict()" in data or not any(map(data.__contains__, _FETCHES))
 

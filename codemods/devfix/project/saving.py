@@ -23,9 +23,17 @@ _MODULE = re.compile(
 )
 
 
+_IMPORTED = re.compile(rb"^[ \t]*from[ \t]+torch[ \t]+import\b[^\n]*\bsave\b", re.MULTILINE)
+
+
+def saves(data: bytes) -> bool:
+    """Does a file call `torch.save`, also where it has imported that by its name?"""
+    return b"torch.save(" in data or (b"save(" in data and _IMPORTED.search(data) is not None)
+
+
 def saves_from_cpu(data: bytes) -> bool:
     """Does a file save something whose state was copied to the CPU before?"""
-    if b"torch.save(" not in data or b"cpu" not in data or b"state_dict" not in data:
+    if b"cpu" not in data or b"state_dict" not in data or not saves(data):
         return False
     at, left = data.find(b"cpu"), MATCHES
     while at >= 0 and left:

@@ -312,16 +312,16 @@ def _is_without_choice(flow: Flow, found: _Found) -> bool:
     return (
         settled
         or doubts.is_of_host(flow.source)
-        or (_is_of_module(found.uses) and project.writes_from_cpu())
+        or (_is_of_module(found.uses, project.writes_optimizers()) and project.writes_from_cpu())
         or doubts.needs_cuda(flow, found.load, *([_NEAR] if chosen else []))
     )
 
 
-def _is_of_module(uses: Uses) -> bool:
+def _is_of_module(uses: Uses, with_optimizers: bool) -> bool:
     """Does all that is loaded go into modules? Optimizers, and what is saved with them, mostly are not copied."""
     return (
         bool(uses.receivers)
-        and not uses.has_states
+        and not (uses.has_states and with_optimizers)
         and not any(says("optimizer", one) for one in uses.receivers)
     )
 

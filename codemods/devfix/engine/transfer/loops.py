@@ -12,9 +12,29 @@ from devfix.engine.transfer.processes import Processes
 from devfix.engine.values import ANYTHING, BATCH, LOADER, MAPPING, NUMBER, SEQUENCE, Value
 
 
+MAX_ARMS = 100  # of a chain of `elif`, one in the `else` of the other; Python's stack is no place for more
+
+
 class Loops(Processes):
+    arms = 0
+
     def branch(self, node: ast.If) -> None:
-        """An `if`: the arm that is taken, or both."""
+        """An `if`: the arm that is taken, or both; what is bound below a hundred others is not known."""
+        if self.arms >= MAX_ARMS:
+            bound = {
+                one.id
+                for one in ast.walk(node)
+                if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+            }
+            self.state.names.update(dict.fromkeys(bound, ANYTHING))
+            return
+        self.arms += 1
+        try:
+            self._branch(node)
+        finally:
+            self.arms -= 1
+
+    def _branch(self, node: ast.If) -> None:
         test = self.test(node.test)
         if test.decided is not None:
             self.block(node.body if test.decided else node.orelse)
