@@ -644,3 +644,38 @@ def test_beside_a_list_of_tensors_another_part_may_be_a_list_too() -> None:
     )
     (found,) = findings(RULE, HEAD + text)
     assert "`targets`" in found.message and found.fix is None
+
+
+TWICE = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+
+    def forward(self, x, where):
+        return self.fc(x) + self.fc(where)
+
+
+def train(net, other, loader, flag):
+    net.cuda()
+    other.cuda()
+    for x, where in loader:
+        rows = where.numpy()
+        x = x.cuda()
+        if flag:
+            y = net(x, where)
+        else:
+            y = other(x, where)
+        print(rows, y)
+    where.cpu()
+"""
+
+
+def test_all_uses_of_a_value_that_is_moved_where_it_is_used_are_one_fix() -> None:
+    (found,) = [one for one in findings(RULE, TWICE) if one.fix is not None]
+    assert found.fix is not None and len(found.fix.edits) == 2
+    assert fixed(RULE, TWICE).count("where.to(") == 2

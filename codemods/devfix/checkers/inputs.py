@@ -39,7 +39,7 @@ def groups(analysis: Analysis) -> list[Group]:
     """All inputs that stray, each value once, in the order of the text."""
     source = analysis.file.source
     groups: dict[object, Group] = {}
-    seen: set[object] = set()
+    seen: dict[object, Input] = {}
     found: list[tuple[Mismatch, ast.expr, str]] = []
     for mismatch in analysis.mismatches:
         if codemod_of(mismatch, analysis) != CODEMOD or why_silent(mismatch, analysis):
@@ -62,9 +62,14 @@ def groups(analysis: Analysis) -> list[Group]:
         of = (binding.target if binding is not None else (scope, base.id)) if base is not None else node
         key = of, "" if whole else ast.unparse(node)
         loaded = mismatch.stray.links[0].kind == LOAD and binding is not None and binding.form == "single"
-        if key in seen or (loaded and (of, "") in seen):
+        if loaded and key not in seen and (of, "") in seen:
             continue  # a part of what is moved as a whole
-        seen.add((of, "") if loaded and mismatch.stray.links[0].name == "data set" else key)
+        if key in seen:
+            known = seen[key]
+            certain = known.mismatch.assumed or not mismatch.assumed  # as the first use is
+            if certain and node not in _uses(known):
+                known.also.append(Input(mismatch, node, device, known.binding))
+            continue
         if binding is not None and binding.form == "single" and binding.value is not None:
             made, bound = mismatch.stray.links[0], stores(source, scope, binding.name)
             added = (
@@ -74,6 +79,7 @@ def groups(analysis: Analysis) -> list[Group]:
             if (bound_twice or added) and not any(one is made.node for one in ast.walk(binding.value)):
                 binding = None  # or what another round of a loop has left
         one = Input(mismatch, node, device, binding)
+        seen[(of, "") if loaded and mismatch.stray.links[0].name == "data set" else key] = one
         together = binding is not None and binding.form in ("loop", "unpack") and device
         held = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         by: object = (binding.statement, device) if together and binding and (whole or held) else one
@@ -81,6 +87,10 @@ def groups(analysis: Analysis) -> list[Group]:
     for group in groups.values():
         group.inputs.sort(key=lambda one: source.span(one.binding.target if one.binding else one.node).start)
     return sorted(groups.values(), key=lambda one: source.span(one.inputs[0].node).start)
+
+
+def _uses(one: Input) -> list[ast.expr]:
+    return [one.node, *(other.node for other in one.also)]
 
 
 def findings(analysis: Analysis, *, non_blocking: bool = False) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from devfix.engine.analysis import Analysis
@@ -21,12 +21,16 @@ Plan = tuple[tuple[Edit, ...], Span, bool]
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """A value on the CPU that is handed on, or meets the others, at `node`; `device` is where they are."""
+    """A value on the CPU that is handed on, or meets the others, at `node`; `device` is where they are.
+
+    `also` are other uses of the same value, which are as certain: they are mended with it, if it is where it is used.
+    """
 
     mismatch: Mismatch
     node: ast.expr
     device: str
     binding: Binding | None
+    also: list[Input] = field(default_factory=list)
 
     @property
     def made(self) -> Link:
@@ -108,7 +112,12 @@ class Mover:
         sure = not any(
             one.is_whole or self._goes_on(one) or (one.is_passed and self._stays(one)) for one in inputs
         )
-        return tuple(map(self._inline, inputs)), source.span(first.node), sure
+        uses = [*inputs, *(other for one in inputs for other in one.also if self._is_alike(other))]
+        return tuple(map(self._inline, uses)), source.span(first.node), sure
+
+    def _is_alike(self, one: Input) -> bool:
+        """Can another use of a value that is moved where it is used be mended in the same way?"""
+        return bool(one.device) and not (one.is_part or self._is_spread(one) or self.is_taken_apart(one))
 
     def is_taken_apart(self, one: Input) -> bool:
         """Does whoever gets a whole batch take elements of it?"""

@@ -11,7 +11,6 @@ from devfix.engine.transfer.conditions import Test
 from devfix.engine.transfer.processes import Processes
 from devfix.engine.values import ANYTHING, BATCH, LOADER, MAPPING, NUMBER, SEQUENCE, Value
 
-
 MAX_ARMS = 100  # of a chain of `elif`, one in the `else` of the other; Python's stack is no place for more
 
 

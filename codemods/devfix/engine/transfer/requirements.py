@@ -37,6 +37,7 @@ from devfix.engine.values import (
     OPTIMIZER,
     OR_NUMBER,
     PART,
+    PASS,
     PATH_TAKEN,
     RANK,
     SEQUENCE,
@@ -115,13 +116,9 @@ class Requirements(Frame):
         """Where what comes of operands is: with those on a device; on the CPU only if all are."""
         best: tuple[Value, Place] | None = None
         ranks = [value.rank for value, _, _ in placed]
-        rank = (
-            1
-            if 1 in ranks
-            else 0
-            if ranks and len(placed) == count and all(one == 0 for one in ranks)
-            else None
-        )
+        rank = 1 if 1 in ranks else None
+        if ranks and len(placed) == count and set(ranks) == {0}:
+            rank = 0
         for value, _, place in placed:
             if place.on_device:
                 links = value.links if place.kind == LITERAL else ()
@@ -227,7 +224,8 @@ class Requirements(Frame):
         if self.quiet or (weak(stray[0]) and weak(anchor[0])) or not stray[0].links:
             return
         made = stray[0].links[0]
-        key = (made.node, node, relation, anchor[2])
+        handed = [one.node for one in stray[0].links if one.kind == PASS]
+        key = (made.node, node, relation, anchor[2], *handed)
         if not self.analysis.is_new(key, assumed):
             return
         self.analysis.mismatches.append(
