@@ -153,3 +153,19 @@ def test_a_long_chain_of_elif_is_no_reason_to_give_up() -> None:
     arms = "".join(f"    elif key == {i}:\n        found = {i}\n" for i in range(1, 900))
     code = f"def look(key):\n    if key == 0:\n        found = 0\n{arms}    return found\n"
     assert codemods(CHOSEN + code + "net = nn.Linear(2, 2).to(device)\nlook(3)\nnet(torch.zeros(2))\n")
+
+
+MEASURED = """
+from piq import psnr, NAME
+def score(net, x, y):
+    net.to(device)
+    return NAME()(net(x.to(device)), y.to(device)).item()
+"""
+
+
+@pytest.mark.parametrize("name", ["LPIPS", "PieAPP"])
+def test_metrics_that_move_their_network_to_their_input(name: str) -> None:
+    code = CHOSEN + MEASURED.replace("NAME", name)
+    assert not codemods(code)
+    assert codemods(code.replace(", y.to(device)", ", y * 0 + torch.ones(3)"))
+    assert "module-never-moved" in codemods(code.replace("piq", "lpips").replace(name, "LPIPS"))
