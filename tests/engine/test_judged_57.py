@@ -155,6 +155,52 @@ def test_a_long_chain_of_elif_is_no_reason_to_give_up() -> None:
     assert codemods(CHOSEN + code + "net = nn.Linear(2, 2).to(device)\nlook(3)\nnet(torch.zeros(2))\n")
 
 
+RESTORED = """
+def main(path):
+    if torch.cuda.is_available():
+        device = torch.device("cuda")
+        DEFAULT
+    else:
+        device = torch.device("cpu")
+    net = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(net.parameters())
+    optimizer.load_state_dict(torch.load(path, map_location="cpu"))
+    net.to(device)
+    net(torch.ones(2, device=device)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_module_is_made_where_the_program_has_said_that_things_are_made() -> None:
+    told = 'torch.set_default_tensor_type("torch.cuda.FloatTensor")'
+    assert "restore-after-move" not in codemods(RESTORED.replace("DEFAULT", told))
+    assert "restore-after-move" in codemods(RESTORED.replace("DEFAULT", "print(path)"))
+
+
+ACCELERATED = """
+class Trainer:
+    def validate(self, loader: torch.utils.data.DataLoader, model: nn.Module, args):
+        use = not args.slow and ASKED
+        device = torch.device("cuda") if use else torch.device("cpu")
+        for images, y in loader:
+            if use:
+                if args.gpu is not None and device.type == "cuda":
+                    images = images.cuda(args.gpu)
+                else:
+                    images = images.to(device)
+            model(images).sum()
+    def train(self, train_loader, model: nn.Module):
+        for images, y in train_loader:
+            model(images.to(self.device)).sum().backward()
+"""
+
+
+def test_a_name_for_whether_the_machine_has_an_accelerator() -> None:
+    there = "torch.accelerator.is_available()"
+    assert not codemods(ACCELERATED.replace("ASKED", there))
+    assert codemods(ACCELERATED.replace("ASKED", "args.fast")) == ["move-inputs"]
+
+
 MEASURED = """
 from piq import psnr, NAME
 def score(net, x, y):
@@ -169,3 +215,27 @@ def test_metrics_that_move_their_network_to_their_input(name: str) -> None:
     assert not codemods(code)
     assert codemods(code.replace(", y.to(device)", ", y * 0 + torch.ones(3)"))
     assert "module-never-moved" in codemods(code.replace("piq", "lpips").replace(name, "LPIPS"))
+
+
+EXPORTED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+    def forward(self, x: torch.Tensor, y: torch.Tensor):
+        return self.fc(x) + y
+def export():
+    image = torch.ones(2, device="cuda")
+    net = Net()
+    exported = torch.export.export(net, args=(), kwargs={"x": image, "y": torch.zeros(2, device=image.device)})
+    assert exported.module()(x=image, y=image).shape
+"""
+
+
+def test_a_module_is_exported_with_inputs_by_name() -> None:
+    code = EXPORTED.replace(', device="cuda"', "")
+    assert not codemods(code)
+    found = devfix.check(source=HEAD + EXPORTED, settings=False).findings
+    assert [(one.codemod, one.fix is not None) for one in found if one.codemod.startswith("module")] == [
+        ("module-never-moved", True)
+    ]

@@ -32,8 +32,8 @@ _DEVICE = frozenset({LITERAL, VAR, OF})
 _PARTS = frozenset({"element", "item", "attribute"})
 MAX_ALTERNATIVES = 4
 CUDA_THERE = "torch.cuda.is_available()"
-# What asks the machine alone.
-OF_MACHINE = (CUDA_THERE, "torch.accelerator.is_available()")
+ACCELERATOR_THERE = "torch.accelerator.is_available()"
+OF_MACHINE = (CUDA_THERE, ACCELERATOR_THERE)  # what asks the machine alone
 
 
 class Place(NamedTuple):

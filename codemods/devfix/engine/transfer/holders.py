@@ -84,6 +84,8 @@ class Holders(Functions):
             return
         for module in holder.items or ():
             place = self.state.place_of(module.ref)
+            if place == NOWHERE and module.ref in self.analysis.made and not self.analysis.default_is_known:
+                continue  # it was made where the program has said that things are made
             if place == NOWHERE and not self._is_told(module):  # who made it, or got it, may have moved it
                 module = module.but(assumed=module.assumed | {Assumption(LIBRARY_CALL)})
             elif not place.on_host:

@@ -12,6 +12,8 @@ from devfix.engine.evidence import (
 )
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import (
+    ACCELERATOR_THERE,
+    AT,
     AT_DEFAULT,
     BY_LOADER,
     BY_OWNER,
@@ -161,15 +163,6 @@ class Library(OutOfSight):
         told = self.target(*keywords["device"][:1], node) if "device" in keywords else None
         return self.moved(made, told, node) if told is not None else made
 
-    def replaced(self, node: ast.Call, old: Value, keywords: dict[str, tuple[Value, ast.expr]]) -> Value:
-        """A copy of an object with other attributes."""
-        if old.kind != OBJECT or old.ref is None:
-            return ANYTHING
-        cell = (id(node), self.site, "replaced")
-        for name, value in [*self.state.attributes(old.ref), *((k, v) for k, (v, _) in keywords.items())]:
-            self.state.set_attribute(cell, name, value)
-        return old.but(place=Place(IN, cell), ref=cell)
-
     def _with_transforms(self, node: ast.Call, dotted: str, arguments: Arguments) -> Value:
         """A module on the device that is told, or by default, and transforms."""
         values, keywords = arguments
@@ -194,7 +187,10 @@ class Library(OutOfSight):
         nodes = getattr(inputs[1], "elts", None)
         items = inputs[0].items if many and inputs[0].items is not None else (inputs[0],)
         at = nodes if many and nodes is not None and len(nodes) == len(items) else [inputs[1]] * len(items)
-        self.call_value(node, values[0][0], (list(zip(items, at, strict=True)), {}))
+        told, told_at = keywords.get("kwargs", (ANYTHING, node))
+        named = {str(name): (value, told_at) for name, value in (told.fields or {}).items()}
+        if items or named:
+            self.call_value(node, values[0][0], (list(zip(items, at, strict=True)), named))
 
     def _read_arguments(self, node: ast.Call, dotted: str, arguments: Arguments) -> None:
         """What a function reads as arrays."""
@@ -334,6 +330,8 @@ class Library(OutOfSight):
             self.analysis.default_is_known = False
             self.analysis.type_is_known &= dotted == "torch.set_default_device"
             return ANYTHING
+        if dotted == ACCELERATOR_THERE.removesuffix("()"):
+            return Value(UNKNOWN, Place(AT, ACCELERATOR_THERE))  # a name for what has been asked
         if dotted.startswith("torch.cuda."):
             row = self.models.function(dotted)
             return self.by_row(node, row, dotted, arguments) if row is not None else ANYTHING

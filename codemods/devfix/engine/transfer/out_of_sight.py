@@ -30,6 +30,7 @@ from devfix.engine.places import (
     CHOICE,
     CPU,
     DIFFERENT,
+    IN,
     LITERAL,
     NOWHERE,
     OF,
@@ -52,6 +53,7 @@ from devfix.engine.values import (
     LOSS,
     MAKE,
     MODULE,
+    OBJECT,
     OPTIMIZER,
     OWNER,
     RECURSIVE,
@@ -259,6 +261,15 @@ class OutOfSight(Modules):
         return Value(
             UNKNOWN, Place(AT, cell), ref=cell, links=(self.link(MAKE, node, name),), role="instance"
         )
+
+    def replaced(self, node: ast.Call, old: Value, keywords: dict[str, tuple[Value, ast.expr]]) -> Value:
+        """A copy of an object with other attributes."""
+        if old.kind != OBJECT or old.ref is None:
+            return ANYTHING
+        cell = (id(node), self.site, "replaced")
+        for name, value in [*self.state.attributes(old.ref), *((k, v) for k, (v, _) in keywords.items())]:
+            self.state.set_attribute(cell, name, value)
+        return old.but(place=Place(IN, cell), ref=cell)
 
     def handed_to_base(self, owner: Class, arguments: Arguments) -> None:
         """The constructor, or another method, of a base out of sight may move what it is given."""
