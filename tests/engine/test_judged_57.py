@@ -155,6 +155,21 @@ def test_a_long_chain_of_elif_is_no_reason_to_give_up() -> None:
     assert codemods(CHOSEN + code + "net = nn.Linear(2, 2).to(device)\nlook(3)\nnet(torch.zeros(2))\n")
 
 
+TYPES = """
+def run(values, given):
+    net, made = nn.Linear(2, 2), CUDA if given else HOST
+    if given:
+        net.cuda()
+    net(made(values))
+"""
+
+
+def test_a_type_that_a_condition_chooses_makes_tensors_where_it_says() -> None:
+    cuda, host = "torch.cuda.FloatTensor", "torch.FloatTensor"
+    assert "move-inputs" not in codemods(TYPES.replace("CUDA", cuda).replace("HOST", host))
+    assert "move-inputs" in codemods(TYPES.replace("CUDA", host).replace("HOST", cuda))
+
+
 RESTORED = """
 def main(path):
     if torch.cuda.is_available():
@@ -215,6 +230,44 @@ def test_metrics_that_move_their_network_to_their_input(name: str) -> None:
     assert not codemods(code)
     assert codemods(code.replace(", y.to(device)", ", y * 0 + torch.ones(3)"))
     assert "module-never-moved" in codemods(code.replace("piq", "lpips").replace(name, "LPIPS"))
+
+
+OBJECTS = """
+class Base:
+    def __init__(self, n):
+        self.net = nn.Linear(n, n)
+    def to(self, device):
+        self.net.to(device)
+    def load_state_dict(self, state):
+        self.net.load_state_dict(state)
+    def predict(self, x):
+        return self.net(x)
+CLASSES
+def build(name):
+    CHOICES
+    raise ValueError(name)
+def load(name, path, device):
+    model = build(name)
+    model.load_state_dict(torch.load(path, map_location="cpu"))
+    model.to(device)
+    return model
+class Runner:
+    def __init__(self, name, path, device):
+        self.model = load(name, path, device)
+    def run(self, x):
+        return self.model.predict(x.float().cuda()).argmax(0).cpu()
+"""
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_objects_of_many_classes_have_no_parameters_if_none_is_a_module(seen: bool) -> None:
+    names = [f"Net{i}" for i in range(9)]
+    classes = "\n".join(f"class {one}(Base):\n    pass" for one in names)
+    choices = "\n    ".join(f"if name == '{one}':\n        return {one}(2)" for one in names)
+    code = HEAD + OBJECTS.replace("CLASSES", classes).replace("CHOICES", choices)
+    code = code if seen else code.replace("def build(", "from nets import build\ndef other(")
+    text = devfix.fix(source=code, unsafe=True, settings=False).text
+    assert ("next(self.model.parameters()).device" in text) is not seen
 
 
 EXPORTED = """

@@ -13,6 +13,7 @@ from devfix.engine.values import (
     GLOBAL,
     LIBRARY,
     LOCAL,
+    MANY,
     MAPPING,
     MAX_ITEMS,
     MODULE,
@@ -61,7 +62,7 @@ def join(a: Value, b: Value, condition: object = None, depth: int = 0) -> Value:
     if a is b:
         return a
     if _is_callee(a) and _is_callee(b) and (a.kind == UNKNOWN or a.kind != b.kind or a.ref != b.ref):
-        return _one_of(a, b)
+        return _one_of(a, b, condition)
     if _is_object(a) and _is_object(b) and (a.kind != b.kind or not _same_bound(a.bound, b.bound)):
         return _one_of(a, b)
     if a.kind != b.kind:
@@ -131,19 +132,22 @@ def _is_callee(value: Value) -> bool:
 def _is_object(value: Value) -> bool:
     """Is it an object of a class in view, or one of several?"""
     made = value.kind == OBJECT and value.ref is not None
-    return value.role == SEVERAL or (made and value.bound is not None and value.bound.kind == CLASS)
+    return value.role in (SEVERAL, MANY) or (made and value.bound is not None and value.bound.kind == CLASS)
 
 
-def _one_of(a: Value, b: Value) -> Value:
-    """Of functions, classes and objects one; not known where there are many."""
+def _one_of(a: Value, b: Value, condition: object = None) -> Value:
+    """Of functions, classes and objects one, which the condition decides; not known where there are many."""
     items: list[Value] = []
     for value in (a, b):
-        for one in value.items or () if value.role == SEVERAL else (value,):
+        for one in value.items or () if value.role in (SEVERAL, MANY) else (value,):
             if not any(
                 (one.kind, one.ref) == (known.kind, known.ref) and one.bound is known.bound for known in items
             ):
                 items.append(one)
-    return Value(UNKNOWN, role=SEVERAL, items=tuple(items)) if len(items) <= MAX_CALLEES else ANYTHING
+    if len(items) > MAX_CALLEES or MANY in (a.role, b.role):
+        return Value(UNKNOWN, role=MANY) if all(one.kind == OBJECT for one in items) else ANYTHING
+    decided = condition is not None and SEVERAL not in (a.role, b.role) and len(items) == 2
+    return Value(UNKNOWN, role=SEVERAL, items=tuple(items), ref=(SEVERAL, condition) if decided else None)
 
 
 def _number_role(a: Value, b: Value, condition: object) -> str:

@@ -34,6 +34,7 @@ JOIN = "join"  # another making, on another path
 DROP = "drop"  # of a move, whose result is lost
 
 SEVERAL = "several"  # the role of what is one of several functions, classes or objects, which are its items
+MANY = "many"  # the role of one of more objects of classes in view than are followed
 RECURSIVE = "recursive"  # the role of what a function gives that is running: what it gives otherwise
 ANY_MEMBER = "any_member"  # stands for the name of one of the members of a library's module
 PAIR = "pair"  # the role of the values and the indices that `x.max(1)` gives
@@ -90,7 +91,8 @@ class Value:
 
     - `place`: where it is; of a device, where things are that are moved to it.
     - `rank`: 0, 1 for at least one dimension, None where not known.
-    - `ref`: the cell of a module or object, the function or class, the dotted name of a library's.
+    - `ref`: the cell of a module or object, the function or class, the dotted name of a library's; of two functions of
+      which one is meant, what decides.
     - `items`: elements of a sequence in order, `rest`: any other element, `fields`: entries of a mapping.
     - `forms`: of a device, or of what may be one: see `engine.forms`.
     - `texts`: of a text that depends: what it may be, "?" for what is not known.

@@ -137,7 +137,7 @@ class Calls(Lambdas):
         kind, ref = callee.kind, callee.ref
         if callee.role == SEVERAL:
             calls = [partial(self.call_value, node, one, arguments) for one in callee.items or ()]
-            return self.one_of(calls)
+            return self.one_of(calls, callee.ref[1] if callee.ref is not None else None)
         if kind == MODULE or (kind == UNKNOWN and (callee.links or callee.place.is_named)):
             self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None

@@ -46,16 +46,18 @@ from devfix.models.loader import public
 
 
 class ModuleRuns(Attributions):
-    def one_of(self, calls: Sequence[Callable[[], Value]]) -> Value:
-        """What one of these calls gives, and does to the heap; it is not known which is made."""
+    def one_of(self, calls: Sequence[Callable[[], Value]], condition: object = None) -> Value:
+        """What one of these calls gives, and does to the heap: the first where the condition holds."""
         before, found = self.state.copy(), None
         for call in calls:
             left = self.state.aside()
             self.state.take(before.copy())
+            if condition is not None:
+                self.assume([(condition, found is None)], {})
             value = call()
             if found is not None:
-                self.state.take(merge(left, self.state.aside()))
-                value = either(self.state, found, value)
+                self.state.take(merge(left, self.state.aside(), condition))
+                value = either(self.state, found, value, condition)
             found = value
         return ANYTHING if found is None else found
 

@@ -22,6 +22,7 @@ from devfix.engine.values import (
     LIBRARY,
     LOAD,
     MAKE,
+    MANY,
     MAPPING,
     MODULE,
     OBJECT,
@@ -67,6 +68,8 @@ class Moves(Library):
 
     def move(self, node: ast.Call, base: Value, name: str, arguments: Arguments) -> Value:
         """`.to(...)`, `.cuda()`, `.cpu()`, `.type_as(...)`."""
+        if base.role == MANY:
+            return base  # by methods of their own
         if name == "cuda" and arguments[1]:
             self.no_keyword_of_cuda(node, base)
         place = self._destination(node, name, arguments)
