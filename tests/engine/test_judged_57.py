@@ -192,6 +192,34 @@ def test_a_module_is_made_where_the_program_has_said_that_things_are_made() -> N
     assert "restore-after-move" in codemods(RESTORED.replace("DEFAULT", "print(path)"))
 
 
+KEPT = """
+class Trainer:
+    images = torch.tensor([])
+    def __init__(self, device):
+        self.device, self.net = device, nn.Linear(2, 2)
+        self.net.to(device)
+    def show(self):
+        Trainer.images = Trainer.imagesMOVE
+        print(Trainer.images.shape)
+    @classmethod
+    def prepare(cls, loader):
+        for one, _ in loader:
+            cls.images = one
+            break
+    def train(self, train_loader):
+        self.prepare(train_loader)
+        self.show()
+        for x, y in train_loader:
+            self.net(x.to(self.device)).sum().backward()
+            self.net(self.images)
+"""
+
+
+def test_what_the_class_has_is_what_its_objects_have() -> None:
+    assert not codemods(KEPT.replace("MOVE", ".to(self.device)"))
+    assert "move-inputs" in codemods(KEPT.replace("MOVE", ""))
+
+
 ACCELERATED = """
 class Trainer:
     def validate(self, loader: torch.utils.data.DataLoader, model: nn.Module, args):

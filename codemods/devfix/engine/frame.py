@@ -176,6 +176,12 @@ class Frame(ABC):
         """What the function does with its names; None for the body of a file."""
         return self.analysis.uses(self.function) if self.function is not None else None
 
+    def own_cell(self, owner: object) -> object:
+        """The cell of `self`, if it is an object of a class, or of an heir of it."""
+        bound = self.me.bound if self.me is not None else None
+        mine = bound is not None and isinstance(bound.ref, Class) and owner in bound.ref.lineage
+        return self.me.ref if self.me is not None and mine else None
+
     def lookup(self, name: str) -> Value | None:
         """What a name is bound to, here or around."""
         frame: Frame | None = self

@@ -118,6 +118,8 @@ class Attributes(Calls):
             return base.rest
         if kind == CLASS and isinstance(base.ref, Class):
             known, held = self.state.attribute((CLASS, base.ref), name), base.ref.constant(name)
+            mine = self.own_cell(base.ref)  # a method of the class that is called on `self` stores there
+            known = self.state.attribute(mine, name) if known is None and mine is not None else known
             if known is not None:
                 return known
             return self.analysis.constant(*held) if held is not None else ANYTHING

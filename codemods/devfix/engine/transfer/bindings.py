@@ -177,6 +177,9 @@ class Bindings(Expressions):
             self.filled(target, base, value)
         if base.kind == CLASS:
             self.state.set_attribute((CLASS, base.ref), target.attr, value)
+            mine = self.own_cell(base.ref)
+            if mine is not None:  # which has it from its class
+                self.state.set_attribute(mine, target.attr, value)
         if base.ref is None or base.kind not in (MODULE, OBJECT):
             return
         name = target.attr
