@@ -320,3 +320,23 @@ def test_a_module_is_exported_with_inputs_by_name() -> None:
     assert [(one.codemod, one.fix is not None) for one in found if one.codemod.startswith("module")] == [
         ("module-never-moved", True)
     ]
+
+
+COLUMNS = """
+import numpy as np
+def statistics(net, batches):
+    net, rows = net.to(device), []
+    for x in batches:
+        scores = net(x.to(device))
+        rows.append([FIRST, scores.detach().softmax(-1)])
+    return [np.concatenate(one, 0) for one in zip(*rows)]
+"""
+
+
+def test_no_copies_of_what_are_arrays_in_one_of_the_columns() -> None:
+    def text(first: str) -> str:
+        code = HEAD + CHOSEN + COLUMNS.replace("FIRST", first)
+        return devfix.fix(source=code, unsafe=True, settings=False).text
+
+    assert ".cpu() for" in text("scores.detach()")
+    assert ".cpu() for" not in text("np.zeros(3)")

@@ -316,6 +316,7 @@ def _finding(codemod: str, read: HostRead, analysis: Analysis) -> Finding:
     # Nothing but a tensor has the method `numpy` here, or was moved and serves as lengths.
     named = read.operation == "numpy" or (read.is_lengths and read.value.is_moved)
     sure = (named or read.value.kind in (TENSOR, UNKNOWN)) and OR_NUMBER not in read.assumed
+    sure = sure and node not in analysis.arrays_read  # which have no `cpu()`
     if not sure or not isinstance(node, ast.expr) or isinstance(node, ast.Starred):
         return Finding(codemod, source.span(node), message, related=related)
     span = source.span(node)

@@ -95,6 +95,7 @@ class Analysis(Context):
         self.inside: dict[object, list[Value]] = {}  # what other objects are made with, in a list or a dict
         self.claims: dict[tuple[int, str], list[tuple[str, Place]]] | None = None  # by line and name
         self.left_host = set[ast.Call]()  # moves of tensors of the CPU to devices
+        self.arrays_read: set[ast.AST] = set()  # where something reads arrays, on some runs at least
         self.taken_apart: set[ast.AST] = set()  # what makes the batches that a function takes elements of
         self.callers: Callers | None = None  # in other files
         # Do programs of the project get to a function or class of the file?

@@ -25,6 +25,7 @@ from devfix.engine.places import (
     relate,
 )
 from devfix.engine.values import (
+    ARRAY,
     BATCH,
     BESIDE,
     EACH,
@@ -260,12 +261,15 @@ class Requirements(Frame):
                 if known is not None:
                     self.read_as_array(node, known, column, operation)
         elif value.kind != SEQUENCE:
-            if value.kind == TENSOR:
+            if value.kind in (TENSOR, ARRAY):
                 self.on_host(node, value, at, operation)
         elif isinstance(at, (ast.List, ast.Tuple)) and value.items and len(value.items) == len(at.elts):
             for one, element_node in zip(value.items, at.elts, strict=True):
                 self.read_as_array(node, one, element_node, operation)
-        elif (inside := element(value)) and (inside := self._no_container(inside, at)).kind == TENSOR:
+        elif (inside := element(value)) and (inside := self._no_container(inside, at)).kind in (
+            TENSOR,
+            ARRAY,
+        ):
             each = at.elt if isinstance(at, ast.ListComp) else at
             self.on_host(node, inside, each, operation, many=each is at)
 
@@ -286,6 +290,8 @@ class Requirements(Frame):
         many: bool = False,
     ) -> None:
         """Something reads the memory of a value, or of `many` like it, as the CPU's."""
+        if value.kind == ARRAY:
+            self.analysis.arrays_read.add(at)
         proven = operation == "numpy"  # of all that a function out of sight may give, only tensors have it
         if self.quiet or value.kind not in kinds or (value.assumed & _OUT_OF_SIGHT and not proven):
             return
@@ -324,13 +330,6 @@ class Requirements(Frame):
             return value
         moved = value.role in ("moved", "given", "cast")
         return value.but(kind=TENSOR, role="") if moved or surely else value
-
-    def kept_by_module(self, value: Value, at: ast.expr) -> Value | None:
-        """A tensor, as its use says, that a module out of sight keeps: it is where the module is."""
-        if value.kind != UNKNOWN or value.like is None or value.like.kind != MODULE:
-            return None
-        place, used = self.where(value.like), Assumption(USES, self.file.source.code(at)[:40])
-        return Value(TENSOR, place, assumed=value.like.assumed | {used}) if place.on_device else None
 
     def as_loaded(self, value: Value, at: ast.AST, other: Value) -> Value:
         """What was loaded to the CPU is a tensor where it is combined with one of a device."""

@@ -35,6 +35,7 @@ from devfix.engine.values import (
     LIKE,
     LOAD,
     MAKE,
+    MODULE,
     NAME,
     PART,
     PASS,
@@ -44,6 +45,7 @@ from devfix.engine.values import (
     SIBLINGS,
     TENSOR,
     UNKNOWN,
+    USES,
     Assumption,
     Value,
 )
@@ -61,6 +63,13 @@ def _is_none(condition: object, place: Place) -> bool:
 
 
 class Results(Requirements):
+    def kept_by_module(self, value: Value, at: ast.expr) -> Value | None:
+        """A tensor, as its use says, that a module out of sight keeps: it is where the module is."""
+        if value.kind != UNKNOWN or value.like is None or value.like.kind != MODULE:
+            return None
+        place, used = self.where(value.like), Assumption(USES, self.file.source.code(at)[:40])
+        return Value(TENSOR, place, assumed=value.like.assumed | {used}) if place.on_device else None
+
     def left_behind(self, node: ast.AST, given: Sequence[Operand], operation: str) -> None:
         """Of the items of something out of sight, some are moved here, and meet one that is not."""
         if not self.moved_items or self.quiet:
