@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import devfix
 import pytest
 from snippets import CHOSEN, HEAD, alone, codemods  # noqa: F401
@@ -170,6 +172,52 @@ def test_a_type_that_a_condition_chooses_makes_tensors_where_it_says() -> None:
     assert "move-inputs" in codemods(TYPES.replace("CUDA", host).replace("HOST", cuda))
 
 
+FED = {
+    "data.py": """
+def loader(x, y):
+    made = TYPE
+    rows = torch.utils.data.TensorDataset(made(x), made(y))
+    return torch.utils.data.DataLoader(rows, batch_size=2)
+""",
+    "trainer.py": """
+class Trainer:
+    def __init__(self, net, loss, train_loader, val_loader):
+        self.net, self.loss = net, loss
+        self.train_loader, self.val_loader = train_loader, val_loader
+    def validate(self, val_dataloader):
+        for x, y in val_dataloader:
+            self.loss(self.net(x).cuda(), y)
+    def run(self):
+        for x, y in self.train_loader:
+            self.loss(self.net(x).cuda(), y).backward()
+        self.validate(self.val_loader)
+""",
+    "run.py": """
+from data import loader
+from trainer import Trainer
+rows = loader([[1.0]], [[2.0]])
+Trainer(nn.Linear(1, 1).cuda(), nn.L1Loss(), rows, rows).run()
+""",
+}
+
+
+def in_files(folder: Path, files: dict[str, str], changes: dict[str, str]) -> list[str]:
+    """The files and codemods of the findings in a project of several files."""
+    for name, code in files.items():
+        for old, new in changes.items():
+            code = code.replace(old, new)
+        (folder / name).write_text(HEAD + code)
+    found = devfix.check(folder, cache=False, settings=False).findings
+    return [f"{Path(one.path).name} {one.codemod}" for one in found]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_constructor_gets_a_loader_over_data_that_are_on_the_device(moved: bool, tmp_path: Path) -> None:
+    kind = "torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor"
+    found = in_files(tmp_path, FED, {"TYPE": kind if moved else "torch.FloatTensor"})
+    assert found.count("trainer.py move-inputs") == (0 if moved else 2)
+
+
 RESTORED = """
 def main(path):
     if torch.cuda.is_available():
@@ -190,6 +238,33 @@ def test_a_module_is_made_where_the_program_has_said_that_things_are_made() -> N
     told = 'torch.set_default_tensor_type("torch.cuda.FloatTensor")'
     assert "restore-after-move" not in codemods(RESTORED.replace("DEFAULT", told))
     assert "restore-after-move" in codemods(RESTORED.replace("DEFAULT", "print(path)"))
+
+
+SAMPLED = {
+    "steps.py": """
+device = "cuda" if torch.cuda.is_available() else "cpu"
+def step(model, x, n):
+    rows = {"x": x.to(device)}
+    return model(rows, mask=torch.tensor([True] * n)).detach().cpu()
+def denoise(model, x, n):
+    return step(model, x, n)
+def sample(model, x, n):
+    return denoise(model, x, n)
+""",
+    "run.py": """
+from steps import sample
+from nets import Net
+model = WRAPPED
+model.to("cuda" if torch.cuda.is_available() else "cpu")
+sample(model, torch.ones(2, 2), 2)
+""",
+}
+
+
+@pytest.mark.parametrize("wrapped", ["nn.DataParallel(Net())", "Net()"])
+def test_a_module_that_is_wrapped_in_another_file_spreads_its_inputs(wrapped: str, tmp_path: Path) -> None:
+    found = in_files(tmp_path, SAMPLED, {"WRAPPED": wrapped})
+    assert ("steps.py place-factory" in found) is (wrapped == "Net()")
 
 
 KEPT = """
@@ -296,6 +371,24 @@ def test_objects_of_many_classes_have_no_parameters_if_none_is_a_module(seen: bo
     code = code if seen else code.replace("def build(", "from nets import build\ndef other(")
     text = devfix.fix(source=code, unsafe=True, settings=False).text
     assert ("next(self.model.parameters()).device" in text) is not seen
+
+
+COLLATED = """
+def collate(rows):
+    return torch.tensor([one[0] for one in rows])MOVE
+def train(model, parts):
+    batches_loader = parts["train"]
+    codes = torch.ones(3, 4).cuda()
+    for x in batches_loader:
+        model.forward(codes, x).backward()
+def main(rows, net):
+    train(net, {"train": torch.utils.data.DataLoader(rows, batch_size=3, collate_fn=collate)})
+"""
+
+
+def test_a_loader_of_unknown_origin_has_a_collate_function_of_the_file() -> None:
+    assert "move-inputs" not in codemods(CHOSEN + COLLATED.replace("MOVE", ".to(device)"))
+    assert "move-inputs" in codemods(CHOSEN + COLLATED.replace("MOVE", ""))
 
 
 EXPORTED = """

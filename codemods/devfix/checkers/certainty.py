@@ -9,7 +9,16 @@ import ast
 
 from devfix.checkers.moved_below import is_moved_below, is_moved_later
 from devfix.checkers.reach import is_asked
-from devfix.checkers.refuted import is_building, is_guess, is_kept_on_host, is_left_on_host, is_refuted
+from devfix.checkers.refuted import (
+    is_building,
+    is_guess,
+    is_kept_on_host,
+    is_left_on_host,
+    is_of_moved_data,
+    is_refuted,
+    is_scattered,
+    loaders_given,
+)
 from devfix.checkers.signs import (
     is_buffer,
     is_caught,
@@ -92,7 +101,9 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the framework that places the module may place its batches, too"
     if is_left_of_batch(mismatch, analysis):
         return "whoever wrote the collate function knows what it gives, and moves the others"
-    if not analysis.over_moved.isdisjoint(_loaders_given(mismatch.stray.links[0])):
+    if is_scattered(mismatch, analysis):
+        return "calls pass a module that moves its inputs"
+    if is_of_moved_data(mismatch, analysis):
         return "calls pass loaders over data that were moved"
     if PATH_TAKEN in kinds:
         return "it is not known whether one run reaches both lines"
@@ -343,7 +354,7 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
     row = models().function(made.file.dotted(made.node.func)) if isinstance(made.node, ast.Call) else None
     if mismatch.anchor.kind != MODULE and not passed and row is not None and row.form == "array":
         return False  # an array may have no dimensions, and its tensor mixes with any device
-    opened = analysis.has_open_loaders and bool(_loaders_given(made))
+    opened = analysis.has_open_loaders and bool(loaders_given(made))
     if opened or mismatch.assumed - {Assumption(LIBRARY_CALL)}:
         return False
     anchor = mismatch.anchor
@@ -353,17 +364,6 @@ def is_proven(mismatch: Mismatch, analysis: Analysis, device: str = "") -> bool:
         return False
     seen = not mismatch.assumed and (anchor.kind != MODULE or bool(anchor.links or anchor.bound))
     return seen or (anchor.kind == MODULE and _is_fed(mismatch, row, analysis))
-
-
-def _loaders_given(made: Link) -> set[tuple[object, str]]:
-    """The parameters, each with its function, that may be the loader that a batch is of."""
-    loop, source = made.node, made.file.source
-    home = source.enclosing(loop, ast.FunctionDef, ast.AsyncFunctionDef)
-    function = made.file.of_node.get(home) if home is not None else None
-    if not isinstance(loop, (ast.For, ast.AsyncFor)) or not isinstance(function, Function):
-        return set()
-    names = {one.id for one in ast.walk(loop.iter) if isinstance(one, ast.Name)}
-    return {(id(function.node), one.arg) for one in function.parameters if one.arg in names}
 
 
 def is_main_input(mismatch: Mismatch) -> bool:

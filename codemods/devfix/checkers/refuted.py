@@ -10,7 +10,7 @@ from devfix.engine.facts import Mismatch
 from devfix.engine.files import Function
 from devfix.engine.places import NOWHERE, OF, VAR, Place, whole
 from devfix.engine.stores import only_building
-from devfix.engine.values import MODULE, RESULT, Assumption
+from devfix.engine.values import LOAD, LOADER, MODULE, NAME, RESULT, Assumption, Link
 from devfix.models.loader import models
 from devfix.repair.arguments import argument_of
 from devfix.text.bindings import bound, function_around
@@ -90,6 +90,59 @@ def is_left_on_host(mismatch: Mismatch, analysis: Analysis) -> bool:
     beside += [call[other].place for call in elsewhere for other in others if other in call]
     left = any(one.on_host for one in places) and all(one.on_host or one == NOWHERE for one in places)
     return left and any(one.on_device for one in beside)
+
+
+def is_scattered(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is it given to a parameter that is called, for which all calls in view pass a module that moves its inputs?"""
+    func = mismatch.node.func if isinstance(mismatch.node, ast.Call) else None
+    if not isinstance(func, ast.Name) or mismatch.function is None:
+        return False
+    return _scatter((id(mismatch.function.node), func.id), analysis, ())
+
+
+def _scatter(key: tuple[object, str], analysis: Analysis, asked: tuple[tuple[object, str], ...]) -> bool:
+    """Do all calls pass such a module for a parameter? `asked` are those on the way that are passed on to it."""
+    function = next((one for node, one in analysis.file.of_node.items() if id(node) == key[0]), None)
+    found = set(analysis.scattering.get(key, ())) - {("parameter", name, of) for name, of in (*asked, key)}
+    if isinstance(function, Function) and analysis.callers is not None:
+        elsewhere = analysis.callers(function, tests=False)
+        found |= {call[key[1]].role == "scatters" for call in elsewhere if key[1] in call}
+    return bool(found) and all(
+        _scatter((one[1], one[2]), analysis, (*asked, key)) if isinstance(one, tuple) else one is True
+        for one in found
+    )
+
+
+def is_of_moved_data(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is it a batch, and do calls pass the function a loader over data that were moved?
+
+    Or calls in other files the constructor, which keeps it.
+    """
+    if not analysis.over_moved.isdisjoint(loaders_given(mismatch.stray.links[0])):
+        return True
+    owner = mismatch.function.owner if mismatch.function is not None else None
+    constructor = owner.method("__init__") if owner is not None else None
+    if constructor is None or mismatch.stray.links[0].kind != LOAD or analysis.callers is None:
+        return False
+    assert mismatch.function is not None
+    names = {one.subject for one in mismatch.assumed if one.kind == NAME}
+    for one in tuple(names):
+        names |= analysis.named_loaders.get((id(mismatch.function.node), one), set())
+    given = names & {one.arg for one in constructor.parameters}
+    elsewhere = analysis.callers(constructor, tests=False) if given else []
+    passed = [call[name] for call in elsewhere for name in given if name in call]
+    return any(one.kind == LOADER and one.role == "owned" for one in passed)
+
+
+def loaders_given(made: Link) -> set[tuple[object, str]]:
+    """The parameters, each with its function, that may be the loader that a batch is of."""
+    loop, source = made.node, made.file.source
+    home = source.enclosing(loop, ast.FunctionDef, ast.AsyncFunctionDef)
+    function = made.file.of_node.get(home) if home is not None else None
+    if not isinstance(loop, (ast.For, ast.AsyncFor)) or not isinstance(function, Function):
+        return set()
+    names = {one.id for one in ast.walk(loop.iter) if isinstance(one, ast.Name)}
+    return {(id(function.node), one.arg) for one in function.parameters if one.arg in names}
 
 
 def is_copied_by_a_caller(place: Place, function: Function, analysis: Analysis) -> bool:

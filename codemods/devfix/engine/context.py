@@ -13,7 +13,18 @@ from devfix.engine.files import Class, File, Function
 from devfix.engine.forms import EITHER, NO_FORMS, OPEN, Forms, arms, of_elements, of_parameters
 from devfix.engine.frame import Frame
 from devfix.engine.joins import alike, join
-from devfix.engine.places import AT, AT_DEFAULT, NOWHERE, OF, ON_CPU, VAR, Place, is_called, whole
+from devfix.engine.places import (
+    AT,
+    AT_DEFAULT,
+    NOWHERE,
+    OF,
+    ON_CPU,
+    VAR,
+    Place,
+    is_called,
+    is_parameter,
+    whole,
+)
 from devfix.engine.relevance import Relevance
 from devfix.engine.state import Names, State
 from devfix.engine.transfer.statements import Run
@@ -73,6 +84,11 @@ class Context:
         # The parameters for which calls pass loaders: whose collate function is in view, and over data that was moved.
         self.collated: dict[tuple[object, str], list[Value]] = {}
         self.over_moved: set[tuple[object, str]] = set()
+        # Do modules that calls pass move their inputs? Of the caller's own parameters, their keys.
+        self.scattering: dict[tuple[object, str], set[object]] = {}
+        self.named_loaders: dict[
+            tuple[object, str], set[str]
+        ] = {}  # what those are called of which only names tell
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
         self._bodies: dict[str, Run] = {}
         self.relevance = Relevance()
@@ -266,6 +282,13 @@ class Context:
                 self.collated.setdefault((id(function.node), name), []).append(value.like)
             if value.kind == LOADER and value.rest is not None and value.rest.is_moved:
                 self.over_moved.add((id(function.node), name))
+            if value.kind == LOADER and value.assumed:
+                known = self.named_loaders.setdefault((id(function.node), name), set())
+                known.update(one.subject for one in value.assumed)
+            if value.kind in (MODULE, UNKNOWN):
+                where = frame.where(value)
+                what = where.key if is_parameter(where) else value.role == "scatters"
+                self.scattering.setdefault((id(function.node), name), set()).add(what)
             if is_called(value.place):
                 continue  # that is as good as what the caller itself is given
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}
@@ -346,10 +369,28 @@ class Context:
 
     @cached_property
     def owns_loaders(self) -> bool:
-        """Does the file use an object of a framework that places batches, and not only to derive from its class?"""
+        """Does the file use an object of a framework that places batches, and not only to derive from its class?
+
+        Or do the collate functions of all loaders that it makes move what they give?
+        """
+        loaders = [
+            one
+            for name in self.file.source.calls_by_name
+            if name.endswith("DataLoader")
+            for one in self.file.source.calls_by_name[name]
+        ]
+        given = [word.value for one in loaders for word in one.keywords if word.arg == "collate_fn"]
+        if given and len(given) == len(loaders) and all(map(self._moves_batches, given)):
+            return True
         bases = {base for one in self.file.all_classes for base in one.outside}
         imported = [*self.file.source.imports.values()]
         names = {one.rpartition(".")[2] for one in frameworks.OWNERS}
         read = (one for one in self.file.source.of_kind(ast.Attribute) if one.attr in names)
         imported += map(self.file.dotted, read)  # `fabric: L.Fabric`
         return any(one in frameworks.OWNERS and one not in bases for one in imported)
+
+    def _moves_batches(self, node: ast.expr) -> bool:
+        """Is it a function of the file that moves something to a device?"""
+        function = self.file.definition(node)
+        code = function.file.source.code(function.node) if isinstance(function, Function) else ""
+        return evidence.about_devices(code) and (".to(" in code or ".cuda(" in code)
