@@ -433,3 +433,27 @@ def test_no_copies_of_what_are_arrays_in_one_of_the_columns() -> None:
 
     assert ".cpu() for" in text("scores.detach()")
     assert ".cpu() for" not in text("np.zeros(3)")
+
+
+CACHED = """
+kept = {"n": FIRST, "x": torch.tensor([0]), "made": None}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+    def forward(self, n: int, x: torch.Tensor):
+        if kept["n"] == n and kept["x"].equal(x):
+            made = kept["made"]
+        else:
+            made = x.cumsum(0)
+            kept["n"] = n; STORE; kept["made"] = made
+        return self.fc(made)
+"""
+
+
+def test_what_is_kept_with_a_key_is_asked_only_where_the_key_fits() -> None:
+    def found(first: str, store: str) -> list[str]:
+        return codemods(CACHED.replace("FIRST", first).replace("STORE", store))
+
+    assert not found("0", 'kept["x"] = x')
+    assert found("0", 'kept["y"] = x') == found("8", 'kept["x"] = x') == ["place-factory"]

@@ -24,6 +24,7 @@ from devfix.checkers.signs import (
     is_caught,
     is_composed,
     is_kept_beside,
+    is_kept_with_key,
     is_left_of_batch,
     is_of_one_world,
     is_of_some_paths,
@@ -140,7 +141,7 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the error is expected, or handled"
     if mismatch.file is analysis.file and is_kept_beside(source, mismatch.stray_node):
         return "it is left where it is beside what is moved"
-    if is_renewed(mismatch):
+    if is_renewed(mismatch) or is_kept_with_key(mismatch):
         return "it is replaced before, where it does not fit"
     if mismatch.function is not None and tells_the_cpu(mismatch.function.file.source, mismatch.function.node):
         return "a configuration names the CPU"

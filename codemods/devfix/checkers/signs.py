@@ -288,6 +288,37 @@ def is_renewed(mismatch: Mismatch) -> bool:
     return False
 
 
+def is_kept_with_key(mismatch: Mismatch) -> bool:
+    """Is it an entry of a dict, asked only if another entry fits, which nothing does at first? Both are written then.
+
+    `if kept["n"] == n and kept["x"].equal(x): ... else: kept["n"], kept["x"] = n, x`, with `kept = {"n": 0, "x": ...}`.
+    """
+    source, node, stray = mismatch.file.source, mismatch.node, mismatch.stray_node
+    test, first = source.parents.get(node), source.parents.get(mismatch.stray.links[0].node)
+    statement = source.parents.get(test) if test is not None else None
+    if not isinstance(test, ast.BoolOp) or not isinstance(statement, ast.If) or statement.test is not test:
+        return False
+    if (
+        not isinstance(test.op, ast.And)
+        or not isinstance(stray, ast.Subscript)
+        or not isinstance(first, ast.Dict)
+    ):
+        return False
+    asked = [
+        one.left for one in test.values if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq)
+    ]
+    keys = [one for one in asked if isinstance(one, ast.Subscript) and root_name(one) == root_name(stray)]
+    written = {source.code(one) for up in statement.orelse for one in ast.walk(up) if _is_stored(one)}
+    empty = {ast.unparse(key) for key, one in zip(first.keys, first.values, strict=True)
+             if key is not None and isinstance(one, ast.Constant) and not one.value}  # fmt: skip
+    begins = any(ast.unparse(one.slice) in empty and one.lineno <= stray.lineno for one in keys)
+    return begins and written >= {source.code(one) for one in (*keys, stray)}
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+
+
 def _is_hidden(source: Source, link: Link) -> bool:
     """Do the lines of the assignment, and the comments above, say that it is on purpose?"""
     statement = source.statement(link.node)
