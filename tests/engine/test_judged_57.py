@@ -457,3 +457,43 @@ def test_what_is_kept_with_a_key_is_asked_only_where_the_key_fits() -> None:
 
     assert not found("0", 'kept["x"] = x')
     assert found("0", 'kept["y"] = x') == found("8", 'kept["x"] = x') == ["place-factory"]
+
+
+GIVING = {
+    "nets.py": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+    def forward(self, x):
+        return self.fc(x)READ
+""",
+    "score.py": """
+from nets import Net
+kind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+def evaluate(model, val_loader):
+    model.eval()
+    for x, y in val_loader:
+        print(torch.max(model(x.type(kind)), y).item())
+if __name__ == "__main__":
+    model = Net().to("cuda" if torch.cuda.is_available() else "cpu")
+    evaluate(model, input())
+""",
+    "run.py": """
+from nets import Net
+from score import evaluate
+def run(model, val_loader, device):
+    model.to(device)
+    evaluate(model, val_loader)
+if __name__ == "__main__":
+    run(Net(), input(), "cuda" if torch.cuda.is_available() else "cpu")
+""",
+}
+
+
+@pytest.mark.parametrize("read", [".cpu()", ""])
+def test_the_network_that_calls_of_the_file_pass_tells_where_its_results_are(
+    read: str, tmp_path: Path
+) -> None:
+    found = in_files(tmp_path, GIVING, {"READ": read})
+    assert ("score.py move-inputs" in found) is (read == "")

@@ -11,6 +11,7 @@ from devfix.checkers.moved_below import is_moved_below, is_moved_later
 from devfix.checkers.reach import is_asked
 from devfix.checkers.refuted import (
     is_building,
+    is_given_on_host,
     is_guess,
     is_kept_on_host,
     is_left_on_host,
@@ -102,6 +103,8 @@ def why_silent(mismatch: Mismatch, analysis: Analysis) -> str:
         return "the framework that places the module may place its batches, too"
     if is_left_of_batch(mismatch, analysis):
         return "whoever wrote the collate function knows what it gives, and moves the others"
+    if is_given_on_host(mismatch, analysis):
+        return "calls pass networks that copy to the CPU what they give"
     if is_scattered(mismatch, analysis):
         return "calls pass a module that moves its inputs"
     if is_of_moved_data(mismatch, analysis):

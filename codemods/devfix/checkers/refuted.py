@@ -113,6 +113,15 @@ def _scatter(key: tuple[object, str], analysis: Analysis, asked: tuple[tuple[obj
     )
 
 
+def is_given_on_host(mismatch: Mismatch, analysis: Analysis) -> bool:
+    """Is the other value what a parameter gives, for which calls pass networks that copy to the CPU what they give?"""
+    key = whole(mismatch.anchor_place)
+    outside = isinstance(key, tuple) and key[:1] == ("outside",)
+    if mismatch.anchor.kind == MODULE or not isinstance(key, tuple) or not (outside or key[0] == "parameter"):
+        return False
+    return analysis.gives_to_host.get(key[1] if outside else (key[1], key[2])) == {True}
+
+
 def is_of_moved_data(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Is it a batch, and do calls pass the function a loader over data that were moved?
 

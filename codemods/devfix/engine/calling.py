@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from copy import copy
+from typing import Any
 
 from devfix.engine.analysis import Analysis
 from devfix.engine.callers import Call, Given, Site
@@ -31,10 +32,14 @@ class Calling(Analysis):
         body = self._body(self.file)
         body.block(self.file.source.tree.body)
         for one in functions:
+            told: tuple[list[Any], ...] = (self.mismatches, self.host_reads) if self._runs.get(one) else ()
+            before = [len(facts) for facts in told]
             if one.owner is not None and one.name == "__init__":
                 self.classes.state(one.owner)
             else:
                 self._generic(one, one.owner)
+            for facts, count in zip(told, before, strict=True):  # the body shows with what it is called
+                del facts[count:]
 
     def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
         super().note_call(frame, node, function, bound)

@@ -86,6 +86,8 @@ class Context:
         self.over_moved: set[tuple[object, str]] = set()
         # Do modules that calls pass move their inputs? Of the caller's own parameters, their keys.
         self.scattering: dict[tuple[object, str], set[object]] = {}
+        # Is what modules of classes in view give on the CPU, which calls pass for a parameter?
+        self.gives_to_host: dict[tuple[object, str], set[bool]] = {}
         self.named_loaders: dict[
             tuple[object, str], set[str]
         ] = {}  # what those are called of which only names tell

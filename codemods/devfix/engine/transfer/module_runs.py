@@ -108,7 +108,13 @@ class ModuleRuns(Attributions):
         if isinstance(held, Value) and isinstance(held.ref, Class) and module.role != "hidden":
             forward = held.ref.method("forward") or held.ref.method("__call__")
             if forward is not None:
-                return self.call_function(node, forward, module, arguments)
+                given = self.call_function(node, forward, module, arguments)
+                if self.function is not None and isinstance(node.func, ast.Name):
+                    known = self.analysis.gives_to_host.setdefault(
+                        (id(self.function.node), node.func.id), set()
+                    )
+                    known.add(given.kind in (TENSOR, BATCH) and self.where(given).on_host)
+                return given
             if not self.analysis.classes.has_state(self.state, module.ref, held.ref):
                 # The heirs of the class of `self` may have parameters.
                 itself = module.ref == self.analysis.classes.cell(held.ref)
