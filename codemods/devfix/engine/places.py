@@ -33,6 +33,7 @@ _PARTS = frozenset({"element", "item", "attribute"})
 MAX_ALTERNATIVES = 4
 CUDA_THERE = "torch.cuda.is_available()"
 ACCELERATOR_THERE = "torch.accelerator.is_available()"
+ACCELERATOR_ASKED = ("asked", ACCELERATOR_THERE)  # a name for that
 OF_MACHINE = (CUDA_THERE, ACCELERATOR_THERE)  # what asks the machine alone
 
 

@@ -8,7 +8,17 @@ from devfix.engine import evidence, form_evidence
 from devfix.engine.facts import Autocast, DeviceUse
 from devfix.engine.files import Function
 from devfix.engine.frame import Arguments, Frame, Partial
-from devfix.engine.places import BY_LOADER, CUDA_THERE, LITERAL, OF, OWNED, VAR, Place, alternatives
+from devfix.engine.places import (
+    ACCELERATOR_ASKED,
+    BY_LOADER,
+    CUDA_THERE,
+    LITERAL,
+    OF,
+    OWNED,
+    VAR,
+    Place,
+    alternatives,
+)
 from devfix.engine.transfer.conditions import Conditions
 from devfix.engine.values import ANYTHING, BATCH, MODULE, MOVE, TENSOR, UNKNOWN, Value
 from devfix.models.loader import Row
@@ -180,7 +190,11 @@ class Autocasts(Conditions):
         told = name and self.depth <= 1 and (value.kind == TENSOR or self.has_device(value, place))
         for one in self.analysis.entered:
             arms = alternatives(place)
-            asked = any(evidence.about_devices(condition) for _, path in arms for condition, _ in path)
+            asked = any(
+                evidence.about_devices(condition) and condition != ACCELERATOR_ASKED  # for any of them
+                for _, path in arms
+                for condition, _ in path
+            )
             if asked or any(arm.kind == LITERAL for arm, _ in arms):
                 one.is_fixed = True
             elif place.kind == VAR or (place.kind == OF and (moved or _is_with_self(value, place))):

@@ -12,6 +12,7 @@ from devfix.engine.evidence import (
 )
 from devfix.engine.frame import Arguments, Partial
 from devfix.engine.places import (
+    ACCELERATOR_ASKED,
     ACCELERATOR_THERE,
     AT,
     AT_DEFAULT,
@@ -331,7 +332,7 @@ class Library(OutOfSight):
             self.analysis.type_is_known &= dotted == "torch.set_default_device"
             return ANYTHING
         if dotted == ACCELERATOR_THERE.removesuffix("()"):
-            return Value(UNKNOWN, Place(AT, ACCELERATOR_THERE))  # a name for what has been asked
+            return Value(UNKNOWN, Place(AT, ACCELERATOR_ASKED))
         if dotted.startswith("torch.cuda."):
             row = self.models.function(dotted)
             return self.by_row(node, row, dotted, arguments) if row is not None else ANYTHING
