@@ -287,12 +287,14 @@ class Trainer:
         for x, y in train_loader:
             self.net(x.to(self.device)).sum().backward()
             self.net(self.images)
+    def predict(self, x):
+        return self.net(x.to(self.device)) + self.net(self.images)
 """
 
 
 def test_what_the_class_has_is_what_its_objects_have() -> None:
     assert not codemods(KEPT.replace("MOVE", ".to(self.device)"))
-    assert "move-inputs" in codemods(KEPT.replace("MOVE", ""))
+    assert codemods(KEPT.replace("MOVE", "")).count("move-inputs") == 1
 
 
 ACCELERATED = """
@@ -313,10 +315,28 @@ class Trainer:
 """
 
 
+LOWERED = """
+def train(args, loader, net, device):
+    for x, y in loader:
+        x = x.to(device)
+        if args.half:
+            with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
+                net(x)
+def main(args, loader, net):
+    use = not args.slow and torch.accelerator.is_available()
+    if use:
+        device = torch.accelerator.current_accelerator()
+    else:
+        device = torch.device("cpu")
+    train(args, loader, net.to(device), device)
+"""
+
+
 def test_a_name_for_whether_the_machine_has_an_accelerator() -> None:
     there = "torch.accelerator.is_available()"
     assert not codemods(ACCELERATED.replace("ASKED", there))
     assert codemods(ACCELERATED.replace("ASKED", "args.fast")) == ["move-inputs"]
+    assert codemods(LOWERED) == ["normalize-device-type"]
 
 
 MEASURED = """

@@ -226,8 +226,8 @@ class Class:
 
 
 def stored(method: Function, *, items: bool = False) -> Iterator[str]:
-    """The attributes of its first parameter that a method stores, or changes in place; `items`: or an item of."""
-    me = next(iter(method.positional), "")
+    """The attributes of `self`, or of the class by its name, that a method stores or changes; `items`: or an item."""
+    owners = (next(iter(method.positional), ""), method.owner.name if method.owner is not None else "")
     for node in method.nodes:
         func = node.func if isinstance(node, ast.Call) else None
         if isinstance(func, ast.Attribute) and func.attr in _CHANGING:
@@ -236,7 +236,7 @@ def stored(method: Function, *, items: bool = False) -> Iterator[str]:
             held = node.value if items and isinstance(node, ast.Subscript) else node
         else:
             continue
-        if isinstance(held, ast.Attribute) and isinstance(held.value, ast.Name) and held.value.id == me:
+        if isinstance(held, ast.Attribute) and isinstance(held.value, ast.Name) and held.value.id in owners:
             yield held.attr
 
 
