@@ -16,7 +16,8 @@ from devfix.text.source import Source
 RULE = OneDevice()
 HEAD = "import os\nimport torch\nfrom torch import nn\nimport torch.distributed as dist\n"
 
-NOT_SET = {
+# All that is placed is placed by number: that works, and what uses the current GPU does not.
+BY_NUMBER = {
     "the number comes from the launcher": """
         def start():
             dist.init_process_group(backend="nccl")  # <
@@ -70,6 +71,9 @@ NOT_SET = {
             def build(self):
                 return nn.Linear(2, 2).cuda(self.mine)
     """,
+}
+
+NOT_SET = {
     "what is bare is on the first": """
         def main(number):
             local_rank = number
@@ -349,11 +353,14 @@ GLOBAL_SILENT = {
     """,
 }
 
+_GATHERED = "\ndef told(x):\n    dist.all_gather_object([x], x)  # <\n"
 ALL = {
     f"{kind}: {name}": text
     for kind, table in (
         ("not set", NOT_SET), ("not set, silent", NOT_SET_SILENT), ("global", GLOBAL),
         ("global, silent", GLOBAL_SILENT),
+        ("by number", {name: text.replace("  # <", "") for name, text in BY_NUMBER.items()}),
+        ("by number, gathered", {name: dedent(text) + _GATHERED for name, text in BY_NUMBER.items()}),
     )
     for name, text in table.items()
 }  # fmt: skip

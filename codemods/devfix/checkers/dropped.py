@@ -10,6 +10,7 @@ from devfix.checkers.signs import quoted
 from devfix.engine.analysis import Analysis
 from devfix.engine.evidence import is_batch_name, is_module_name
 from devfix.engine.facts import Drop
+from devfix.engine.files import Function
 from devfix.engine.values import BATCH, DROP, ELEMENT, TENSOR, UNKNOWN
 from devfix.findings import AssignResult, Finding, told
 from devfix.models.loader import tensor_attributes
@@ -27,7 +28,7 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
     source = analysis.file.source
     surest = sorted(analysis.mismatches, key=lambda one: -len(one.assumed))
     met = {link.node: one for one in surest for link in one.stray.links if link.kind == DROP}
-    seen: set[ast.AST] = set()
+    seen, left = set[ast.AST](), _left(analysis)
     for drop in analysis.drops:
         func = drop.node.func
         if drop.node in seen or drop.file is not analysis.file or not isinstance(func, ast.Attribute):
@@ -44,6 +45,8 @@ def findings(analysis: Analysis) -> Iterator[Finding]:
         )
         stays = f"{quoted(source, moved)} stays {'on the CPU' if value.place.on_host else 'where it is'}"
         message = f"the moved tensor is dropped: {stays}, since `Tensor.to` returns a copy"
+        if mismatch is None and drop.function in left:
+            writable = False  # what it meets stays where it was as well, as far as one can tell: they fit
         edits = (AssignResult(span, target),) if writable else ()
         assumes = "" if safe else "the copy is wanted from here on"
         yield told(
@@ -71,6 +74,20 @@ def _target(drop: Drop, moved: ast.expr, analysis: Analysis) -> str:
     if value.kind == BATCH:
         return moved.id if bound else ""
     return _of_batch(drop, moved.id, source) or (moved.id if _is_added_to(drop, moved.id, source) else "")
+
+
+def _left(analysis: Analysis) -> set[Function | None]:
+    """The functions that drop what a move of a name gives of which nothing tells whether it is a tensor."""
+    told, open_ = set[ast.AST](), dict[ast.AST, Function | None]()
+    for drop in analysis.drops:
+        moved = drop.node.func.value if isinstance(drop.node.func, ast.Attribute) else None
+        if not isinstance(moved, ast.Name) or is_module_name(moved.id):
+            continue
+        if _target(drop, moved, analysis):
+            told.add(drop.node)
+        elif drop.value.kind == UNKNOWN and _is_used_as_tensor(drop, moved, analysis):
+            open_[drop.node] = drop.function
+    return {function for node, function in open_.items() if node not in told}
 
 
 def _is_entry(drop: Drop, moved: ast.Subscript, source: Source) -> bool:

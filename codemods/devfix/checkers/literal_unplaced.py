@@ -84,6 +84,9 @@ def _only_choice(program: Program, left: list[Named]) -> Iterator[Verdict]:
         return
     if any(program.raises(one) and one is not node for one in source.of_kind(ast.Call)):
         return
+    lists = [one for one in source.of_kind(ast.List) if isinstance(source.parents[one], ast.Assign)]
+    if any(_ACCELERATOR.match(_device_text(file, one)) for each in lists for one in each.elts):
+        return  # `DEVICES = ["cuda:0"]`
     inner = node.args[0] if isinstance(node, ast.Call) and node.args else node
     asked = _ACCELERATOR.match(_device_text(file, node))
     name, test = ("MPS", "backends.mps.is_available()") if asked and asked["mps"] else ("CUDA", "")

@@ -276,7 +276,8 @@ def place_for(load: Load, uses: Uses, device: str, source: Source) -> tuple[str,
         return '"cpu"', False
     if device:
         return device, False
-    if uses.kinds and (uses.is_global or not uses.moved) and _DEVICES.search(source.text):
+    given_on = uses.has(Use.MODULE) and uses.has(Use.OUT)  # a network, which others run as it is
+    if uses.kinds and (uses.is_global or not uses.moved) and (given_on or _DEVICES.search(source.text)):
         # where it is wanted is out of sight, but what works with CUDA goes on as it does
         torch = source.local_name("torch") or "torch"
         return f'None if {torch}.cuda.is_available() else "cpu"', False

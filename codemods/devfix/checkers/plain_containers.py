@@ -31,6 +31,7 @@ _HANDLING = frozenset(
 # Of what programs keep in lists, only modules have them.
 _OF_MODULES = frozenset({"parameters", "named_parameters"})
 _MOVES = frozenset({"to", "cuda", "cpu"})
+_PARTS = frozenset({"children", "modules", "named_children", "named_modules"})
 _RUNS = ("__call__", "forward")
 _PLAIN = re.compile(r"(?:typing\.|Optional\[)*(?:list|tuple|sequence|iterable)\b", re.IGNORECASE)
 
@@ -158,6 +159,10 @@ def _judged(owner: Class, name: str, value: Value, analysis: Analysis) -> PlainC
     links = [Link(STORE, analysis.file, one.target, f"{name}[]") for one in stores]
     if any(is_kept_otherwise(one, analysis) for one in links) or _is_alone(owner, name, stores):
         return None
+    if any(map(_is_of_parts, stores)) or any(
+        _is_frozen(one, owner.file.source) for one in _added(owner, name)
+    ):
+        return None
     run = _run(owner, name, analysis, sure=sure)
     if run is None:
         return None
@@ -240,6 +245,45 @@ def _is_alone(owner: Class, name: str, stores: tuple[Store, ...]) -> bool:
         return False
     added = any(isinstance(parents[one], ast.Attribute) for one in kept.loads)
     return not added and not isinstance(part.elts[0], ast.Call)
+
+
+def _is_of_parts(store: Store) -> bool:
+    """`list(self.mlps.children())`: are they parts of what is registered already?"""
+    return any(
+        isinstance(one, ast.Attribute) and one.attr in _PARTS and of_self(one.value)
+        for one in ast.walk(store.part or store.statement)
+    )
+
+
+def _added(owner: Class, name: str) -> Iterator[ast.Name]:
+    """The names that methods append to a list that an attribute keeps, or store in a dict."""
+    source = owner.file.source
+    for load in _kept(owner, name).loads:
+        parent = source.parents[load]
+        call = source.parents.get(parent)
+        if isinstance(parent, ast.Attribute) and parent.attr == "append" and isinstance(call, ast.Call):
+            yield from (one for one in call.args if isinstance(one, ast.Name))
+        if (
+            isinstance(parent, ast.Subscript)
+            and isinstance(call, ast.Assign)
+            and isinstance(call.value, ast.Name)
+        ):
+            yield call.value
+
+
+def _is_frozen(name: ast.Name, source: Source) -> bool:
+    """Is a module put into evaluation, or are its parameters frozen, where it is made? It is kept apart on purpose."""
+    method = source.enclosing(name, ast.FunctionDef)
+    for node in source.of_kind(ast.Attribute, method) if method is not None else ():
+        if not isinstance(node.value, ast.Name) or node.value.id != name.id:
+            continue
+        if node.attr in ("eval", "requires_grad_"):
+            return True
+        loop = source.parents.get(source.parents[node])
+        if node.attr == "parameters" and isinstance(loop, ast.For):
+            if any("requires_grad" in source.code(one) for one in loop.body):
+                return True
+    return False
 
 
 def _run(owner: Class, name: str, analysis: Analysis, *, sure: bool) -> tuple[ast.AST, Method] | None:

@@ -60,12 +60,8 @@ class Program:
             numbers = [use for one in every for use in self._numbers(one)]
             if not numbers or self.steps.is_set(join):
                 continue
-            if (
-                self.steps.starts
-                and all(one.kind == "index" for one in numbers)
-                and not self.steps.every("current")
-            ):
-                continue  # started on one machine, and all that is placed is placed by number
+            if all(one.kind == "index" for one in numbers) and not self.steps.every("current"):
+                continue  # all that is placed is placed by number
             text, edits = self._set_device(every, numbers)
             if not text:
                 at = numbers[0].at

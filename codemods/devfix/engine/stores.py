@@ -19,6 +19,7 @@ _OWN_WAYS = frozenset(
     }
 )  # fmt: skip
 # In such a method: it may reach, or register, every attribute.
+_UNSEEN = re.compile(r"__dict__|(?<![.\w])exec\(")
 _ANYTHING = re.compile(r"vars\(|getattr\(|setattr\(|dir\(|register_(?:buffer|parameter|module)\(|_buffers\b")
 
 
@@ -178,13 +179,13 @@ def _is_called_by_others(name: str, owner: Class, building: set[str]) -> bool:
 def has_own_way(owner: Class, name: str) -> bool:
     """May a class move, or count as registered, an attribute by that name in a way of its own?
 
-    As a property, a method or a constant of the body; through its `__dict__`; or by overriding what moves and lists the
-    parts of a module.
+    As a property, a method or a constant of the body; through its `__dict__`, or text that it executes; or by
+    overriding what moves and lists the parts of a module.
     """
     if owner.method(name) is not None or owner.constant(name) is not None:
         return True
     for one in owner.lineage:
-        if "__dict__" in one.file.source.code(one.node):
+        if _UNSEEN.search(one.file.source.code(one.node)):
             return True
         for method in _OWN_WAYS & one.methods.keys():
             text = one.file.source.code(one.methods[method].node)

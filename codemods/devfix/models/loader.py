@@ -86,9 +86,11 @@ class Row(NamedTuple):
     packs: bool = False
     answer: bool = False
     gives: tuple[str, ...] = ()
+    likely: bool = False
 
 
 SAME = Row("same")
+LIKELY = Row("same", likely=True)
 
 
 class Readers(NamedTuple):
@@ -125,6 +127,7 @@ class Models(NamedTuple):
     rows: dict[str, Row]
     methods: tuple[tuple[str, Row], ...]  # those of the rows whose names are patterns
     tensor_spaces: tuple[str, ...]
+    likely_spaces: tuple[str, ...]  # the same, but some of their functions convert what they are given
     other_spaces: tuple[str, ...]
     array_spaces: tuple[str, ...]
     readers: Readers
@@ -153,8 +156,11 @@ class Models(NamedTuple):
         row = self.rows.get(dotted)
         if row is not None:
             return row if row.form in _CALLS else None
-        if dotted.startswith(self.tensor_spaces) and not dotted.rpartition(".")[2][:1].isupper():
-            return SAME
+        if not dotted.rpartition(".")[2][:1].isupper():
+            if dotted.startswith(self.tensor_spaces):
+                return SAME
+            if dotted.startswith(self.likely_spaces):
+                return LIKELY
         if dotted.startswith("torch.") and not dotted.startswith(self.other_spaces):
             if dotted.count(".") == 1 and dotted[6:7].islower() and dotted != "torch.device":
                 return SAME
@@ -220,7 +226,7 @@ def models() -> Models:
     tensors: dict[str, frozenset[str]] = {}
     dtypes: dict[str, str] = {}
     modules: list[tuple[str, str, str]] = []
-    spaces: dict[str, list[str]] = {"tensor": [], "other": [], "array": []}
+    spaces: dict[str, list[str]] = {"tensor": [], "likely": [], "other": [], "array": []}
     for line in (data("models/torch.model") + "\n" + data("models/libraries.model")).splitlines():
         words = line.partition("#")[0].split()
         if not words:
@@ -285,7 +291,7 @@ def models() -> Models:
                 names.append(word)
         for name in names:
             rows[prefix + name] = row
-    tensor, other, array = (tuple(spaces[kind]) for kind in ("tensor", "other", "array"))
+    tensor, likely, other, array = (tuple(spaces[kind]) for kind in spaces)
     readers = Readers(
         reads,
         frozenset(listed["lists"]),
@@ -295,7 +301,7 @@ def models() -> Models:
     shaped, filled, sized = (frozenset(listed[name]) for name in ("shaped", "filled", "sized"))
     extents = {name: int(at) for name, _, at in (one.rpartition(":") for one in listed["extents"])}
     return Models(
-        rows, tuple(one for one in rows.items() if "*" in one[0]), tensor, other, array, readers,
+        rows, tuple(one for one in rows.items() if "*" in one[0]), tensor, likely, other, array, readers,
         shaped, filled, extents, sized, frozenset(plain["tokens"]), frozenset(plain["gathers"]),
         frozenset(plain["keeps_shape"]),
         tuple(plain["owners_of_device"]), frozenset(listed["is_device"]), tuple(plain["like_torch"]),

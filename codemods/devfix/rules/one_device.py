@@ -52,7 +52,8 @@ class OneDevice(Codemod):
     - a process that joins a group whose backend works on accelerators only (`"nccl"`: given, by default or
       by a condition) and knows its own number (`LOCAL_RANK`, `args.local_rank`, what `mp.spawn` passes, the
       rank modulo the number of GPUs), but never calls `torch.cuda.set_device`: neither in the function nor
-      in those that it calls or its callers, or only in another arm or launcher;
+      in those that it calls or its callers, or only in another arm or launcher; not where all is placed by
+      that number, and no objects are gathered;
     - a process that uses `.cuda()` before it sets its device;
     - the rank among all processes (`dist.get_rank()`, `RANK`) used as the number of a GPU of this machine.
 

@@ -143,6 +143,8 @@ class Functions(Containers):
             )
         ]
         operands = [one for one in operands if one[0].kind != MODULE]
+        if row.likely and len(operands) > 1:  # it may convert them, or not need all
+            operands = [(one.doubted(Assumption(LIBRARY_CALL, last)), at) for one, at in operands]
         if form == "follow":
             made = first if first.kind in PLACED else ANYTHING
             made = made.but(kind=TENSOR) if made.kind == BATCH and not row.many else made

@@ -200,6 +200,8 @@ class Modules(Holders):
             ):
                 if self.state.place_of(value.ref) != place:
                     self._move(value.ref, place, depth + 1)
+            elif value.role == "instance" and value.ref is not None:  # it goes along, if it is a module
+                self.state.set_place(value.ref, NOWHERE)
 
     def keeps_on_host(self, arguments: Arguments) -> None:
         """What a data set is made of stays on the CPU: it may be read by processes of a loader, which have no CUDA."""
