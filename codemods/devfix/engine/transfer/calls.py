@@ -136,8 +136,11 @@ class Calls(Lambdas):
     def call_value(self, node: ast.Call, callee: Value, arguments: Arguments) -> Value:
         kind, ref = callee.kind, callee.ref
         if callee.role == SEVERAL:
-            calls = [partial(self.call_value, node, one, arguments) for one in callee.items or ()]
-            return self.one_of(calls, callee.ref[1] if callee.ref is not None else None)
+            several = callee.items or ()
+            fit = [one for one in several if not self._is_refused(node, one, arguments)] or several
+            calls = [partial(self.call_value, node, one, arguments) for one in fit]
+            decided = callee.ref is not None and len(fit) == len(several)
+            return self.one_of(calls, callee.ref[1] if decided else None)
         if kind == MODULE or (kind == UNKNOWN and (callee.links or callee.place.is_named)):
             self.element_used(callee, "__call__", node)
         declared = callee.bound.ref if kind == UNKNOWN and isinstance(callee.bound, Value) else None
@@ -199,6 +202,11 @@ class Calls(Lambdas):
         if made.place.kind == AT and is_parameter(callee.place):
             return made.but(place=Place(AT, (CALLED, id(node), self.depth)))
         return made
+
+    def _is_refused(self, node: ast.Call, callee: Value, arguments: Arguments) -> bool:
+        """Does the constructor of a class in view not take these arguments? Then no object of it is ever made."""
+        init = callee.ref.method("__init__") if isinstance(callee.ref, Class) else None
+        return init is not None and _lacks(node, init, callee, self._bound(node, init, callee, arguments))
 
     def unmoved(self, at: ast.Name | ast.Attribute) -> bool:
         """Does nothing in the file move what is called so?"""
