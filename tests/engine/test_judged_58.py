@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from snippets import CHOSEN, alone, codemods  # noqa: F401
 
 ALTERNATIVES = """
@@ -27,3 +28,33 @@ def main(kind, rows):
 def test_an_alternative_that_cannot_be_made_is_none() -> None:
     assert not codemods(CHOSEN + ALTERNATIVES.replace("PLACED", "x.to(device)"))
     assert codemods(CHOSEN + ALTERNATIVES.replace("PLACED", "x * 2")) == ["move-inputs"]
+
+
+PARTS = """
+class Gen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+    def forward(self, x):
+        return self.fc(x), x
+class Trainer:
+    def __init__(self, training=True, device="cpu"):
+        self.gen = Gen()
+        self.training = training
+        if self.training:
+            self.part = nn.Linear(2, 2)
+        self.setup(device)
+    def setup(self, device):
+        self.gen.to(device)
+        if TEST:
+            self.part.to(device)
+    def train(self, x):
+        a, b = self.gen(x)
+        return self.part(a)
+"""
+
+
+@pytest.mark.parametrize("test", ["self.training", "not self.training", "self.eager"])
+def test_a_part_that_is_made_on_one_path_is_moved_on_that_path(test: str) -> None:
+    found = codemods(PARTS.replace("TEST", test))
+    assert ("module-never-moved" in found) is (test != "self.training")

@@ -276,7 +276,7 @@ class Analysis(Context):
     def _again(self, state: State, made: list[_Changed]) -> None:
         for cell, place, attributes in made:
             if place is not None:
-                state.set_place(cell, place)
+                (state.bear if cell in state.births else state.set_place)(cell, place)
             for name, value in attributes.items():
                 state.set_attribute(cell, name, value)
 

@@ -104,13 +104,14 @@ class Heap(Layered[tuple[Cell, str], Value]):
 class State:
     """Names, and the heap: `(cell, attribute)` -> value, and `(cell, None)` -> where the module is now."""
 
-    __slots__ = ("dead", "heap", "names", "path", "places", "stamps")
+    __slots__ = ("births", "dead", "heap", "names", "path", "places", "stamps")
 
     def __init__(self) -> None:
         self.names = Names()
         self.heap = Heap()
         self.places: Layered[Cell, Place] = Layered()
         self.stamps: Layered[Cell, int] = Layered()
+        self.births: dict[Cell, Path] = {}  # where modules are made; for all copies
         self.path: Path = NO_PATH
         self.dead = False
 
@@ -122,7 +123,7 @@ class State:
             self.places.copy(),
             self.stamps.copy(),
         )
-        new.path, new.dead = self.path, self.dead
+        new.path, new.dead, new.births = self.path, self.dead, self.births
         return new
 
     def aside(self) -> State:
@@ -134,7 +135,7 @@ class State:
     def take(self, other: State) -> None:
         """Become another state."""
         self.names, self.heap, self.places, self.stamps = other.names, other.heap, other.places, other.stamps
-        self.path, self.dead = other.path, other.dead
+        self.path, self.dead, self.births = other.path, other.dead, other.births
 
     # --- the heap ------------------------------------------------------------------------
 
@@ -144,6 +145,11 @@ class State:
     def set_place(self, cell: Cell, place: Place) -> None:
         self.places[cell] = place
         self.stamps[cell] = next(_stamps)
+
+    def bear(self, cell: Cell, place: Place) -> None:
+        """A module is made, on the path that this is: on others it is nowhere."""
+        self.births[cell] = self.births.get(cell, self.path) & self.path
+        self.set_place(cell, place)
 
     def attribute(self, cell: Cell, name: str) -> Value | None:
         return self.heap.get((cell, name))
@@ -211,7 +217,11 @@ def merge(a: State, b: State, condition: object = None) -> State:
         if known is None or place is None:
             places[cell] = known or place or NOWHERE
         elif known != place:
-            places[cell] = choose(condition, known, place) if condition is not None else NOWHERE
+            born = a.births.get(cell, NO_PATH)
+            if (condition, True) in born or (condition, False) in born:  # on one of the paths it is not there
+                places[cell] = known if (condition, True) in born else place
+            else:
+                places[cell] = choose(condition, known, place) if condition is not None else NOWHERE
             a.stamps[cell] = next(_stamps)
     for cell in a.stamps.changed(b.stamps):
         a.stamps[cell] = max(a.stamps.get(cell, 0), b.stamps.get(cell, 0))

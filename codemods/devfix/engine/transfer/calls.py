@@ -269,9 +269,9 @@ class Calls(Lambdas):
         if what == "host":
             self.keeps_on_host(arguments)
         if what == "module":
-            self.state.set_place(cell, self.default if self.analysis.default_is_known else NOWHERE)
+            self.state.bear(cell, self.default if self.analysis.default_is_known else NOWHERE)
         if what == "owned":
-            self.state.set_place(cell, BY_OWNER)
+            self.state.bear(cell, BY_OWNER)
             made = made.but(kind=MODULE)
         if made.kind == MODULE:
             self.analysis.made[cell] = made

@@ -65,7 +65,7 @@ class Modules(Holders):
             place = self.where(given[0])
         elif role in ("bare", "loss"):
             place = NOWHERE
-        self.state.set_place(cell, place)
+        self.state.bear(cell, place)
         links, rank = (self.link(MAKE, node, name),), 0 if role == "loss" and is_reduced(keywords) else None
         made = Value(
             MODULE, Place("in", cell), ref=cell, links=links, role=role, rank=rank
@@ -291,7 +291,7 @@ class Modules(Holders):
         if isinstance(node, ast.Call):
             self.copied_beside(node, ([(value, node)], {}))
         if value.kind == UNKNOWN and value.role == "":
-            self.state.set_place(cell, NOWHERE)
+            self.state.bear(cell, NOWHERE)
             links = (self.link(MAKE, node, "deepcopy"),)
             return value.but(place=Place(AT, cell), ref=cell, links=links, role="instance")
         if value.kind != MODULE or value.ref is None:
@@ -303,7 +303,7 @@ class Modules(Holders):
 
     def _copy(self, value: Value, cell: object, depth: int) -> Value:
         """A module, with its parts, in another cell."""
-        self.state.set_place(cell, self.where(value))
+        self.state.bear(cell, self.where(value))
         self.analysis.made[cell] = value.but(ref=cell, place=Place("in", cell))
         for name, one in self.state.attributes(value.ref):
             if one.kind == TENSOR and one.place == Place("in", value.ref):

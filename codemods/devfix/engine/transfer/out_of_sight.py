@@ -239,7 +239,7 @@ class OutOfSight(Modules):
         given = next((keywords[key][0] for key in ("device", "map_location") if key in keywords), None)
         place = self.target(given, node) if given is not None else None
         if place is not None and place.kind in (VAR, LITERAL):
-            self.state.set_place(cell, place)
+            self.state.bear(cell, place)
             return Value(
                 UNKNOWN,
                 Place("in", cell),
@@ -251,7 +251,7 @@ class OutOfSight(Modules):
         told = any(one.kind in (DEVICE, MODULE) for one, _ in (*arguments[0], *keywords.values()))
         told = told or any("device" in (key.arg or "") for key in node.keywords)
         told = told or unpacks_device(node, self.file.source)
-        self.state.set_place(cell, NOWHERE if told or not self.analysis.default_is_known else AT_DEFAULT)
+        self.state.bear(cell, NOWHERE if told or not self.analysis.default_is_known else AT_DEFAULT)
         owned = name in frameworks.OWNING_CALLS or frameworks.owns_models(name)
         if owned or (
             name.partition(".")[0] in frameworks.OWNING_PACKAGES
