@@ -58,3 +58,29 @@ class Trainer:
 def test_a_part_that_is_made_on_one_path_is_moved_on_that_path(test: str) -> None:
     found = codemods(PARTS.replace("TEST", test))
     assert ("module-never-moved" in found) is (test != "self.training")
+
+
+BY_NAME = """
+class Base:
+    def spread(self):
+        for name in self.names:
+            part = getattr(self, name)
+            setattr(self, name, MOVED)
+class Trainer(Base):
+    def __init__(self, device):
+        self.device, self.names = device, ["part"]
+        self.part = nn.Linear(2, 2)
+    def feed(self, x):
+        self.x = x.to(self.device)
+    def run(self):
+        return self.part(self.x)
+    def learn(self, x):
+        return self.part(x.to(self.device))
+"""
+
+
+def test_a_method_moves_the_attributes_that_it_is_told_by_name() -> None:
+    assert not codemods(BY_NAME.replace("MOVED", "part.to(self.device)"))
+    assert codemods(BY_NAME.replace("MOVED", "part.eval()")) == ["module-never-moved"]
+    other = BY_NAME.replace("MOVED", "part.to(self.device)").replace('["part"]', '["other"]')
+    assert codemods(other) == ["module-never-moved"]

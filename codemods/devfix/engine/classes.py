@@ -173,8 +173,9 @@ class Classes:
         other = any(base not in torch_api.PLAIN_BASES for base in owner.outside)
         for name, value in state.attributes(cell):
             module = value.kind == MODULE or value.role == "instance"
+            movers = _movers(owner, name) - self.builders(owner)
             if module and (
-                other or _movers(owner, name) - self.builders(owner) or _is_moved_by_users(owner, name)
+                other or movers or _is_moved_by_users(owner, name) or _is_moved_by_its_name(owner, name)
             ):
                 self._lose(state, value.ref, 0)
 
@@ -291,6 +292,45 @@ def _movers(owner: Class, name: str) -> set[str]:
         if isinstance(node, ast.Attribute) and node.attr in ("to", "cuda")
         if isinstance(node.value, ast.Attribute) and node.value.attr == name
     }
+
+
+def _is_moved_by_its_name(owner: Class, name: str) -> bool:
+    """Does a method move what `getattr(self, key)` gives, and may the key be this one, as a text of the files says?"""
+    for one in owner.lineage if any(map(_moves_by_key, owner.lineage)) else ():
+        texts = (node.value for node in one.file.source.of_kind(ast.Constant))
+        if any(isinstance(text, str) and text and name.endswith(text) for text in texts):
+            return True
+    return False
+
+
+def _moves_by_key(owner: Class) -> bool:
+    """Does a method of this class move attributes of the object whose names it computes?"""
+    for method in owner.methods.values():
+        held = {
+            target.id
+            for node in method.nodes
+            if isinstance(node, ast.Assign) and _reads_by_key(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in method.nodes:
+            if isinstance(node, ast.Attribute) and node.attr in ("to", "cuda"):
+                if _reads_by_key(node.value) or (isinstance(node.value, ast.Name) and node.value.id in held):
+                    return True
+    return False
+
+
+def _reads_by_key(node: ast.expr) -> bool:
+    """Is it `getattr(self, key)`, with a key that is no constant?"""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "getattr"
+        and len(node.args) > 1
+        and isinstance(node.args[0], ast.Name)
+        and node.args[0].id == "self"
+        and not isinstance(node.args[1], ast.Constant)
+    )
 
 
 def _is_moved_by_users(owner: Class, name: str) -> bool:
