@@ -84,3 +84,33 @@ def test_a_method_moves_the_attributes_that_it_is_told_by_name() -> None:
     assert codemods(BY_NAME.replace("MOVED", "part.eval()")) == ["module-never-moved"]
     other = BY_NAME.replace("MOVED", "part.to(self.device)").replace('["part"]', '["other"]')
     assert codemods(other) == ["module-never-moved"]
+
+
+BUILT = """
+class Detect:
+    def __call__(self, x):
+        found = torch.zeros(x.size(0), 5)
+        found[:, :2] = x[:, :2]
+        return FOUND
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.detect = nn.Linear(2, 2), Detect()
+    def forward(self, x):
+        return self.detect(self.fc(x))
+def build():
+    return Net()
+def test(net, rows):
+    for row in rows:
+        x = torch.from_numpy(row).unsqueeze(0)
+        y = net(x.cuda())
+        scale = torch.tensor([2.0] * 5)
+        print(y[0, :5] * scale)
+if __name__ == "__main__":
+    test(build().cuda(), input())
+"""
+
+
+def test_what_a_network_gives_is_told_by_its_code_not_by_its_name() -> None:
+    assert not codemods(BUILT.replace("FOUND", "found"))
+    assert codemods(BUILT.replace("FOUND", "found.to(x.device)")) == ["place-factory"]

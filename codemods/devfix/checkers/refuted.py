@@ -115,6 +115,10 @@ def _scatter(key: tuple[object, str], analysis: Analysis, asked: tuple[tuple[obj
 
 def is_given_on_host(mismatch: Mismatch, analysis: Analysis) -> bool:
     """Is the other value what a parameter gives, for which calls pass networks that copy to the CPU what they give?"""
+    home = mismatch.function.node if mismatch.function is not None else None
+    guessed = [one.subject for one in mismatch.anchor.assumed if one.kind == NAME]
+    if any(analysis.gives_to_host.get((id(home), name)) == {True} for name in guessed):
+        return True  # a name alone says that it gives what is where the network is
     key = whole(mismatch.anchor_place)
     outside = isinstance(key, tuple) and key[:1] == ("outside",)
     if mismatch.anchor.kind == MODULE or not isinstance(key, tuple) or not (outside or key[0] == "parameter"):
