@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import devfix
 import pytest
-from snippets import CHOSEN, alone, codemods  # noqa: F401
+from snippets import CHOSEN, HEAD, alone, codemods  # noqa: F401
 
 ALTERNATIVES = """
 class Base(nn.Module):
@@ -114,3 +117,40 @@ if __name__ == "__main__":
 def test_what_a_network_gives_is_told_by_its_code_not_by_its_name() -> None:
     assert not codemods(BUILT.replace("FOUND", "found"))
     assert codemods(BUILT.replace("FOUND", "found.to(x.device)")) == ["place-factory"]
+
+
+VERIFIED = {
+    "score.py": """
+def score(rows, net):
+    out: torch.Tensor = net(rows / 255)
+    return out.detach().cpu().numpy()
+""",
+    "callback.py": """
+import score
+class Verification:
+    def __init__(self, names):
+        self.rows = [torch.zeros(4, 3) for name in names]
+    def verify(self, net: nn.Module):
+        for i in range(len(self.rows)):
+            print(score.score(self.rows[i], net))
+    def __call__(self, step, net: nn.Module):
+        self.verify(net)
+""",
+    "train.py": """
+from callback import Verification
+def main(rank, names):
+    net = nn.Linear(3, 2).to(rank)
+    net = WRAPPED
+    check = Verification(names)
+    for step in range(9):
+        check(step, net)
+""",
+}
+
+
+@pytest.mark.parametrize("wrapped", ["nn.parallel.DistributedDataParallel(net, device_ids=[rank])", "net"])
+def test_an_object_is_called_with_a_module_that_moves_its_inputs(wrapped: str, tmp_path: Path) -> None:
+    for name, code in VERIFIED.items():
+        (tmp_path / name).write_text(HEAD + code.replace("WRAPPED", wrapped))
+    found = devfix.check(tmp_path, cache=False, settings=False).findings
+    assert [one.codemod for one in found] == (["place-factory"] if wrapped == "net" else [])

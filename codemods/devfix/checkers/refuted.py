@@ -105,7 +105,7 @@ def _scatter(key: tuple[object, str], analysis: Analysis, asked: tuple[tuple[obj
     function = next((one for node, one in analysis.file.of_node.items() if id(node) == key[0]), None)
     found = set(analysis.scattering.get(key, ())) - {("parameter", name, of) for name, of in (*asked, key)}
     if isinstance(function, Function) and analysis.callers is not None:
-        elsewhere = analysis.callers(function, tests=False)
+        elsewhere = analysis.callers(function, tests=False, of_objects=True)
         found |= {call[key[1]].role == "scatters" for call in elsewhere if key[1] in call}
     return bool(found) and all(
         _scatter((one[1], one[2]), analysis, (*asked, key)) if isinstance(one, tuple) else one is True

@@ -39,10 +39,13 @@ class Callers(Protocol):
     """What each call in another file passes to a function; nothing if not all of them are known.
 
     Without `tests`, those of files of tests do not count: they mostly pass what is on the CPU, and are not its users.
-    With `alike`, nothing also where `passed` would find nothing, for which fewer files have to be run.
+    With `alike`, nothing also where `passed` would find nothing, for which fewer files have to be run. With
+    `of_objects`, what is known of calls of a method, which need not be all.
     """
 
-    def __call__(self, function: Function, tests: bool = True, *, alike: bool = False) -> list[Call]: ...
+    def __call__(
+        self, function: Function, tests: bool = True, *, alike: bool = False, of_objects: bool = False
+    ) -> list[Call]: ...
 
 
 # Place -> the parameter by which something that is there comes in, and what has put it there, in another file.

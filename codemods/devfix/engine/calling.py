@@ -44,9 +44,10 @@ class Calling(Analysis):
     def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
         super().note_call(frame, node, function, bound)
         if frame.caller is None and frame.file is self.file and function.file is not self.file:
-            made = function.owner if function.name == "__init__" else None
-            if (function.owner is None or made is not None) and function.outer is None:
-                name = function.name if made is None else made.name
+            if function.outer is None:
+                name, owner = function.name, function.owner
+                if owner is not None:
+                    name = owner.name if name == "__init__" else f"{owner.name}.{name}"
                 calls = self.passed_on.setdefault((function.file.path, name), {})
                 call = {name: self._argument(frame, value) for name, value in bound.items()}
                 calls.setdefault((node.lineno, node.col_offset), []).append(call)

@@ -277,9 +277,15 @@ class Context:
 
     def note_call(self, frame: Frame, node: ast.Call, function: Function, bound: Bound) -> None:
         """Remember where the arguments of a call are."""
-        if frame.quiet or function.file is not self.file or frame.function is function:
+        if frame.quiet or frame.function is function:
             return
         for name, value in bound.items():
+            if value.kind in (MODULE, UNKNOWN):
+                where = frame.where(value)
+                what = where.key if is_parameter(where) else value.role == "scatters"
+                self.scattering.setdefault((id(function.node), name), set()).add(what)
+            if function.file is not self.file:
+                continue
             if value.kind == LOADER and value.like is not None:
                 self.collated.setdefault((id(function.node), name), []).append(value.like)
             if value.kind == LOADER and value.rest is not None and value.rest.is_moved:
@@ -287,10 +293,6 @@ class Context:
             if value.kind == LOADER and value.assumed:
                 known = self.named_loaders.setdefault((id(function.node), name), set())
                 known.update(one.subject for one in value.assumed)
-            if value.kind in (MODULE, UNKNOWN):
-                where = frame.where(value)
-                what = where.key if is_parameter(where) else value.role == "scatters"
-                self.scattering.setdefault((id(function.node), name), set()).add(what)
             if is_called(value.place):
                 continue  # that is as good as what the caller itself is given
             places = {frame.where(one) for one, _ in frame.tensors(value, function.node)}

@@ -32,9 +32,13 @@ class Outside:
 
         return resolve if project is not None else None
 
-    def calls(self, function: Function, tests: bool = True, *, alike: bool = False) -> list[Call]:
+    def calls(
+        self, function: Function, tests: bool = True, *, alike: bool = False, of_objects: bool = False
+    ) -> list[Call]:
         """What calls in other files pass to a function: see `engine.callers.Callers`."""
-        made = function.owner if function.name == "__init__" else None
+        made, owner = function.owner if function.name == "__init__" else None, function.owner
+        if of_objects and owner is not None and made is None and self.project is not None:
+            return self.project.callers.given_by_objects(self.path, owner.name, function.name)
         name, what = (function.name, "def") if made is None else (made.name, "class")
         if self.project is None or function.outer is not None or self._defined.get(name) != what:
             return []

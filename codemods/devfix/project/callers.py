@@ -77,6 +77,17 @@ class Callers:
                 return []
         return found
 
+    def given_by_objects(self, path: str, owner: str, name: str) -> list[Call]:
+        """What is passed to a method of a class by the files that import the class and run it themselves."""
+        found = list[Call]()
+        for user in self._importers(Definition(path, owner, "class")):
+            if not is_of_pytest(user):
+                passed = depends.remembered(self._passed, user, partial(self._run, user))
+                found += [
+                    one for calls in passed.get((path, f"{owner}.{name}"), {}).values() for one in calls
+                ]
+        return found
+
     def told(self, path: str, text: str, check: Check) -> list[Told]:
         """What goes wrong in a file where programs that load it are followed, once each.
 
