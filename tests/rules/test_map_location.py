@@ -372,7 +372,9 @@ def test_module_level_device_in_a_function_but_not_from_the_main_guard() -> None
     bound = "device = torch.device('cpu')\n"
     assert "map_location=device" in fixed(RULE, program.format(bound, ""))
     guarded = f"if __name__ == '__main__':\n    {bound}    f('x.pt')\n"
-    assert 'map_location=None if torch.cuda.is_available() else "cpu"' in fixed(RULE, program.format("", guarded))
+    assert 'map_location=None if torch.cuda.is_available() else "cpu"' in fixed(
+        RULE, program.format("", guarded)
+    )
 
 
 def test_a_transform_may_keep_what_it_is_given() -> None:
