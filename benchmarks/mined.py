@@ -25,6 +25,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ FILES = 8  # Python files that a commit may touch, for what it mends to be plain
 LINES = 12  # changed lines of a file
 AT_ONCE = 100  # commits asked of git together
 PER_REPOSITORY = 400
+_AT_ONCE = 2  # cases that are scored together
 _WORDS = re.compile(
     r"\b(?:devices?|device_type|cuda|gpus?|cpu|mps|map_location|register_buffer|ModuleList|all tensors)\b",
     re.I,
@@ -187,10 +189,11 @@ def run(name: str, mirrors: Path, files: Path, command: str, verbose: bool) -> N
     if placed.absent:
         print(f"not in the clones: {sum(placed.absent.values())} files", file=sys.stderr)
     tool = adapters.Devfix(command)
-    results, none = (
-        [one for case in part if (one := score.score(case, files, tool)) is not None]
-        for part in (bugs, others)
-    )
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        results, none = (
+            [one for one in pool.map(lambda case: score.score(case, files, tool), part) if one is not None]
+            for part in (bugs, others)
+        )
     loud = [one for one in none if one.found]
     table = score.table(results)
     if name == "blind":
