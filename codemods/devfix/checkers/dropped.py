@@ -81,7 +81,7 @@ def _left(analysis: Analysis) -> set[Function | None]:
     told, open_ = set[ast.AST](), dict[ast.AST, Function | None]()
     for drop in analysis.drops:
         moved = drop.node.func.value if isinstance(drop.node.func, ast.Attribute) else None
-        if not isinstance(moved, ast.Name) or is_module_name(moved.id):
+        if drop.file is not analysis.file or not isinstance(moved, ast.Name) or is_module_name(moved.id):
             continue
         if _target(drop, moved, analysis):
             told.add(drop.node)

@@ -296,7 +296,9 @@ def _movers(owner: Class, name: str) -> set[str]:
 
 def _is_moved_by_its_name(owner: Class, name: str) -> bool:
     """Does a method move what `getattr(self, key)` gives, and may the key be this one, as a text of the files says?"""
-    for one in owner.lineage if any(map(_moves_by_key, owner.lineage)) else ():
+    files = {one.file for one in owner.lineage if "getattr" in one.file.source.calls_by_name}
+    asked = [one for one in owner.lineage if one.file in files] if files else ()
+    for one in owner.lineage if any(map(_moves_by_key, asked)) else ():
         texts = (node.value for node in one.file.source.of_kind(ast.Constant))
         if any(isinstance(text, str) and text and name.endswith(text) for text in texts):
             return True

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # What writes them for the program, by its name or that of its library.
 _LIBRARY_WRITERS = ("Trainer", "ModelCheckpoint", "Accelerator", "lightning", "pytorch_lightning")
 _WRITERS = (*_LIBRARY_WRITERS, "save_checkpoint", "save")
-_OPTIMIZER = re.compile(r"optim\w*\.state_dict\(", re.IGNORECASE)
+_STATE = re.compile(r"(?<!\w)(\w+)\.state_dict\(")
 _USERS = 2  # functions, each the user of another one
 _PROSE = re.compile(r"\b([A-Za-z]+)[- ]$")
 _OWNER = re.compile(r"(?<![\w.])(\w+)[ \t]*\.[ \t]*$")
@@ -96,7 +96,7 @@ class Facts:
     def writes_optimizers(self) -> bool:
         """Does any file that writes checkpoints ask an optimizer, by its name, for its state?"""
         texts = (self.project.files.text(path) for path in self.project.callers.importing(WRITES))
-        return any(map(_OPTIMIZER.search, texts))
+        return any("optim" in owner.lower() for text in texts for owner in _STATE.findall(text))
 
     def saved_without_cuda(self, name: str) -> bool:
         """Is a file of that name written by scripts that say nothing of CUDA, and by nobody else?"""
