@@ -43,7 +43,7 @@ FILES = 8  # Python files that a commit may touch, for what it mends to be plain
 LINES = 12  # changed lines of a file
 AT_ONCE = 100  # commits asked of git together
 PER_REPOSITORY = 400
-_AT_ONCE = 2  # cases that are scored together
+JOBS = 2  # cases that are scored together
 _WORDS = re.compile(
     r"\b(?:devices?|device_type|cuda|gpus?|cpu|mps|map_location|register_buffer|ModuleList|all tensors)\b",
     re.I,
@@ -189,7 +189,7 @@ def run(name: str, mirrors: Path, files: Path, command: str, verbose: bool) -> N
     if placed.absent:
         print(f"not in the clones: {sum(placed.absent.values())} files", file=sys.stderr)
     tool = adapters.Devfix(command)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(JOBS) as pool:
         results, none = (
             [one for one in pool.map(lambda case: score.score(case, files, tool), part) if one is not None]
             for part in (bugs, others)

@@ -517,3 +517,12 @@ def test_the_network_that_calls_of_the_file_pass_tells_where_its_results_are(
 ) -> None:
     found = in_files(tmp_path, GIVING, {"READ": read})
     assert ("score.py move-inputs" in found) is (read == "")
+
+
+@pytest.mark.parametrize("last", ["net.to(device)", "net = net.to(device)"])
+def test_what_the_rest_of_a_long_chain_moves_is_not_known(last: str) -> None:
+    arms = "".join(f"    elif key == {i}:\n        found = {i}\n" for i in range(1, 150))
+    head = CHOSEN + "def run(key, x):\n    net = nn.Linear(2, 2)\n    if key == 0:\n        found = 0\n"
+    code = f"{head}{arms}    else:\n        {last}\n    return net(x.to(device))\nrun(int(input()), torch.zeros(2))\n"
+    assert not codemods(code)
+    assert codemods(code.replace(last, "pass"))

@@ -30,8 +30,8 @@ _AGNOSTIC = re.compile(
     r"\.device\b(?!\()|\bis_available\(|\.is_cuda\b|\.type_as\("
     r"|\[[\"']device[\"']\]|\bdevice\s*=\s*(?!=|[\"'\s]|f[\"']cuda:|torch\.device\(\s*f?[\"']cuda[^\"']*[\"']\s*[,)])"
 )
-_SCRIPT = re.compile(r"__main__|\bargparse\b|\bimport (?:fire|click)\b|\b(?:hydra|gradio|streamlit)\b")
-_WORDS = ("__main__", "argparse", "import fire", "import click", "hydra", "gradio", "streamlit")
+_OF_SCRIPTS = ("__main__", "argparse", "import fire", "import click", "hydra", "gradio", "streamlit")
+_SCRIPT = re.compile(rf"\b(?:{'|'.join(_OF_SCRIPTS)})\b")
 # GPUs by number, and processes with one each: the program has decided where things are.
 _NUMBERED = re.compile(
     r"""torch\.device\(\s*f?["']cuda(?!["'][^)\n]{0,300}\bif\b)|\.cuda\(\s*(?!non_blocking)[\w.]|f["']cuda:|\bdeepspeed\b"""
@@ -136,7 +136,7 @@ def _is_batched(analysis: Analysis, one: Named) -> bool:
 
 def is_script(text: str) -> bool:
     """Is a file a program rather than a library, by its words? To look for them alone is much faster."""
-    return any(word in text for word in _WORDS) and _SCRIPT.search(text) is not None
+    return any(word in text for word in _OF_SCRIPTS) and _SCRIPT.search(text) is not None
 
 
 def position(one: Named) -> tuple[int, int]:

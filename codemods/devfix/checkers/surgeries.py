@@ -248,9 +248,7 @@ class _Reader:
         return any(
             not move.place.on_host
             and (track.foreign or follows(self.source, move.node, event.node))
-            and not any(
-                part is event.node for part in ast.walk(move.node)
-            )  # what is made there is moved then
+            and event.node not in ast.walk(move.node)  # else what is made there is moved then
             for move in (*track.moves, *track.later)
         )
 

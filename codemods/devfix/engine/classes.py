@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from devfix.engine.events import moved_by
 from devfix.engine.files import Class, Function
 from devfix.engine.places import (
     AT_DEFAULT,
@@ -315,10 +316,9 @@ def _moves_by_key(owner: Class) -> bool:
             for target in node.targets
             if isinstance(target, ast.Name)
         }
-        for node in method.nodes:
-            if isinstance(node, ast.Attribute) and node.attr in ("to", "cuda"):
-                if _reads_by_key(node.value) or (isinstance(node.value, ast.Name) and node.value.id in held):
-                    return True
+        for moved in filter(None, map(moved_by, method.nodes)):
+            if _reads_by_key(moved) or (isinstance(moved, ast.Name) and moved.id in held):
+                return True
     return False
 
 

@@ -88,9 +88,8 @@ class Context:
         self.scattering: dict[tuple[object, str], set[object]] = {}
         # Is what modules of classes in view give on the CPU, which calls pass for a parameter?
         self.gives_to_host: dict[tuple[object, str], set[bool]] = {}
-        self.named_loaders: dict[
-            tuple[object, str], set[str]
-        ] = {}  # what those are called of which only names tell
+        # What the loaders are called that calls pass for a parameter, where only names tell that they are loaders.
+        self.named_loaders: dict[tuple[object, str], set[str]] = {}
         self.defined: dict[ast.expr, Value] = {}  # names as defaults: what they were then
         self._bodies: dict[str, Run] = {}
         self.relevance = Relevance()

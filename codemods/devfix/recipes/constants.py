@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from devfix.documents.yaml import Node
+from devfix.engine.transfer.conditions import OPERATORS
 
 
 class Some(Enum):
@@ -20,11 +21,7 @@ class Some(Enum):
 
 
 UNKNOWN, OBJECT = Some.UNKNOWN, Some.OBJECT
-_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
-    ast.Eq: operator.eq, ast.Is: operator.eq, ast.NotEq: operator.ne, ast.IsNot: operator.ne, ast.Lt: operator.lt,
-    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.In: lambda one, other: one in other, ast.NotIn: lambda one, other: one not in other,
-}  # fmt: skip
+_OPERATORS = {**OPERATORS, ast.Is: operator.eq, ast.IsNot: operator.ne}
 Lookup = Callable[[ast.expr], Any]
 _BOOLS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*)?(?:\.\d*)?(?:[eE][-+]?\d+)?")

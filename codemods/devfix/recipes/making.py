@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from devfix.engine.analysis import Analysis
+from devfix.engine.events import moved_by
 from devfix.engine.facts import Mismatch
 from devfix.engine.files import Class
 from devfix.engine.frame import Arguments
@@ -171,9 +172,6 @@ def _moved_by_hand(cls: Class) -> set[str]:
     return {
         of_self(target)
         for node in assigns
-        if isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Attribute)
-        and node.value.func.attr in ("to", "cuda")
-        and of_self(node.value.func.value)
+        if (moved := moved_by(node.value)) is not None and of_self(moved)
         for target in node.targets
     } - {""}

@@ -7,11 +7,13 @@ import os
 import re
 from collections.abc import Iterator, Set
 
+from devfix.engine.events import moved_by
 from devfix.findings import Edit, EnsureImport, WrapStatement
 from devfix.repair.reading import Fixes, Reading, Running
 from devfix.repair.written import replaced, short
 from devfix.text.source import Source
 
+_CUDA = frozenset({"cuda"})  # the move
 _NAMED = re.compile(r"cuda(?::\d{1,2})?")
 _STATEMENTS = ("synchronize", "set_device", "init", "ipc_collect", "reset_peak_memory_stats")
 
@@ -25,7 +27,7 @@ def if_there(error: Reading, running: Running) -> Fixes:
         edits = (WrapStatement(source.span(source.statement(call)), header), *imports)
         yield path, call, f"call `{short(source.code(call))}` only if there is CUDA", edits
         return
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "cuda":
+    if moved_by(call, _CUDA) is not None:
         yield path, call, "move it to CUDA only if there is one", _moved(source, call)
         return
     for file, known, literal in _where_named(error, path, source, call):
@@ -34,11 +36,7 @@ def if_there(error: Reading, running: Running) -> Fixes:
 
 def at_name(source: Source, place: ast.expr, literal: ast.expr) -> tuple[Edit, ...]:
     """The same where an expression names CUDA by `literal`, which is a part of it, or the move that it is."""
-    if (
-        isinstance(literal, ast.Call)
-        and isinstance(literal.func, ast.Attribute)
-        and literal.func.attr == "cuda"
-    ):
+    if isinstance(literal, ast.Call) and moved_by(literal, _CUDA) is not None:
         return _moved(source, literal)
     if literal is place and isinstance(
         source.parents[place], (ast.BinOp, ast.Attribute, ast.Subscript, ast.Compare)

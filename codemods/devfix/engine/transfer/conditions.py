@@ -336,7 +336,7 @@ def _compared(left: Value, op: type[ast.cmpop], right: Value) -> bool | None:
     if op in (ast.Is, ast.IsNot):
         return (one is other) is (op is ast.Is) if isinstance(one, bool) else None
     try:
-        return bool(_OPERATORS[op](one, other))
+        return bool(OPERATORS[op](one, other))
     except TypeError:
         return None
 
@@ -359,7 +359,7 @@ def _of_classes(names: list[str]) -> Value:
 
 
 _MOVES = ("to", "cuda")
-_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
+OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.In: lambda one, other: one in other, ast.NotIn: lambda one, other: one not in other,
 }  # fmt: skip

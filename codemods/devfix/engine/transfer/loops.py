@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from devfix.engine.events import moved_by
 from devfix.engine.places import NOWHERE, asks_for, conditions
 from devfix.engine.state import State, merge
 from devfix.engine.transfer.conditions import Test
@@ -18,20 +19,24 @@ class Loops(Processes):
     arms = 0
 
     def branch(self, node: ast.If) -> None:
-        """An `if`: the arm that is taken, or both; what is bound below a hundred others is not known."""
+        """An `if`: the arm that is taken, or both; what is bound or moved below a hundred others is not known."""
         if self.arms >= MAX_ARMS:
-            bound = {
-                one.id
-                for one in ast.walk(node)
-                if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-            }
-            self.state.names.update(dict.fromkeys(bound, ANYTHING))
+            self._forget(node)
             return
         self.arms += 1
         try:
             self._branch(node)
         finally:
             self.arms -= 1
+
+    def _forget(self, node: ast.If) -> None:
+        """Nothing is known any more of what an `if` that is not followed binds, or may move."""
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store):
+                self.bind(one, ANYTHING, node)
+            moved = moved_by(one)
+            if isinstance(moved, ast.Name | ast.Attribute):
+                self.escape(([(self.eval(moved), moved)], {}))
 
     def _branch(self, node: ast.If) -> None:
         test = self.test(node.test)
